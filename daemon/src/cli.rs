@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{Args, CommandFactory, Parser, Subcommand, builder::Resettable};
+use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, builder::Resettable};
 use jiff::{SignedDuration, Timestamp, civil, tz::TimeZone};
 use weir_system::log::Format;
 
@@ -206,16 +206,21 @@ pub struct StatusArgs {
 
 /// `weir top`.
 #[derive(Args, Debug)]
-#[command(after_help = TOP_KEYS)]
+#[command(after_help = TOP_KEYS, group = ArgGroup::new("files").args(["replay", "merge"]))]
 pub struct TopArgs {
     /// Replay captures instead (pcap, pcapng, also compressed with gzip or zstd); needs no privilege
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "socket")]
     pub replay: Vec<PathBuf>,
+    /// Show the routers whose reports are in these files or databases of weir-collect, merged, and follow the files
+    /// (runs the separate program weir-merge)
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["socket", "config", "replay", "speed"])]
+    pub merge: Vec<PathBuf>,
     /// How many seconds of the captures to replay in each second
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = speed, requires = "replay")]
     pub speed: f64,
-    /// Length of a window of the replay, such as `10s` [default: the configured interval]
-    #[arg(long, value_name = "LENGTH", value_parser = windows, requires = "replay")]
+    /// Length of a window of the replay or of the fleet, such as `10s` [default: the configured interval; with --merge
+    /// 1m, or as long as the longest reports]
+    #[arg(long, value_name = "LENGTH", value_parser = windows, requires = "files")]
     pub window: Option<Windows>,
     /// The weir to query.
     #[command(flatten)]

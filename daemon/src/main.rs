@@ -254,7 +254,28 @@ fn are_captures(files: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn top(TopArgs { replay: files, speed, window, socket: args }: TopArgs) -> Result<Exit, Failure> {
+/// Has the program that merges reports show them live.
+fn top_of_fleet(files: Vec<PathBuf>, window: Option<Windows>) -> Result<Exit, Failure> {
+    let mut arguments: Vec<OsString> = vec!["--live".into()];
+    if let Some(window) = window {
+        let length = match window {
+            Windows::Every(length) if length.subsec_nanos() == 0 => format!("{}s", length.as_secs()),
+            Windows::Every(_) | Windows::All => {
+                let error = anyhow::anyhow!("--window: a window of a fleet has whole seconds, such as 10s or 1m");
+                return Err(Failure { exit: Exit::Usage, error });
+            }
+        };
+        arguments.extend(["--window".into(), length.into()]);
+    }
+    arguments.push("--".into());
+    arguments.extend(files.into_iter().map(PathBuf::into_os_string));
+    external(MERGE.as_ref(), &arguments)
+}
+
+fn top(TopArgs { replay: files, merge, speed, window, socket: args }: TopArgs) -> Result<Exit, Failure> {
+    if !merge.is_empty() {
+        return top_of_fleet(merge, window);
+    }
     let usage = |why| Failure { exit: Exit::Usage, error: anyhow::anyhow!("{why}") };
     let impossible = |error: anyhow::Error| Failure { exit: Exit::Impossible, error };
     if !weir_top::is_terminal() {

@@ -5,6 +5,7 @@ mod clickhouse;
 mod grafana;
 mod program;
 mod recipes;
+mod top;
 
 use std::{
     collections::BTreeSet,
@@ -27,12 +28,14 @@ use weir_tests::{
     collecting::{Collecting, NDJSON, Signal, TIMEOUT, database, post, query, query_by, report, reports, say},
     daemon::weir_binary,
     scratch::Scratch,
+    tmux,
     trial::{needed, optional, root, run, trial},
 };
 
 fn main() -> ExitCode {
     let anywhere = Ok(());
     let free = |name, test| trial(name, test, &[&anywhere]);
+    let on_a_terminal = |name, test| trial(name, test, &[&needed(tmux::requirements())]);
     let trials = vec![
         free("weir_runs_the_collector", program::weir_runs_the_collector),
         free(
@@ -40,6 +43,15 @@ fn main() -> ExitCode {
             program::without_the_collector_weir_says_what_to_install,
         ),
         free("a_program_takes_the_place_of_weir", program::a_program_takes_the_place_of_weir),
+        on_a_terminal(
+            "the_live_screen_shows_what_the_collector_stores",
+            top::the_live_screen_shows_what_the_collector_stores,
+        ),
+        on_a_terminal(
+            "the_live_screen_follows_a_file_from_its_first_report_on",
+            top::the_live_screen_follows_a_file_from_its_first_report_on,
+        ),
+        on_a_terminal("mistakes_of_the_live_screen_are_named", top::mistakes_of_the_live_screen_are_named),
         free("a_repeated_report_is_stored_once", a_repeated_report_is_stored_once),
         free("a_line_that_is_wrong_keeps_no_other_out", a_line_that_is_wrong_keeps_no_other_out),
         free("a_body_that_is_damaged_or_huge_is_refused_whole", a_body_that_is_damaged_or_huge_is_refused_whole),

@@ -1,6 +1,9 @@
 //! Which reports arrived, and which did not: duplicates, gaps, tombstones, and reports that are late.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem,
+};
 
 use jiff::Timestamp;
 use weir_report::Reason;
@@ -12,6 +15,11 @@ use crate::{
 
 /// The most ranges of missing reports that are named for an observer.
 const RANGES_SHOWN: usize = 5;
+
+/// Of the runs of an observer, so many are known one by one after [`Arrivals::settle`].
+const RUNS_MAX: usize = 16;
+/// So many ranges of reports and so many tombstones of a run are known one by one then.
+const RANGES_MAX: usize = 64;
 
 /// The reports of all observers.
 #[derive(Debug, Default)]
@@ -35,10 +43,20 @@ struct Observer {
     runs: BTreeMap<String, Run>,
     duplicates: u64,
     late: u64,
+    /// What is missing of the reports that are no longer known one by one.
+    settled: Missing,
     /// When its first window began.
     earliest: Option<Timestamp>,
     /// When its latest window began, and the run of that.
     latest: Option<(Timestamp, String)>,
+}
+
+/// Reports that are missing.
+#[derive(Debug, Default)]
+struct Missing {
+    /// Without an explanation.
+    unexplained: u64,
+    explained: BTreeMap<Reason, u64>,
 }
 
 /// The reports of one run of a daemon.
@@ -50,6 +68,10 @@ struct Run {
     /// When the window of the report that names it began.
     named_at: Option<Timestamp>,
     tombstones: Vec<(u64, u64, Reason)>,
+    /// The reports before this one are no longer known one by one.
+    settled: u64,
+    /// When its latest window began.
+    latest: Option<Timestamp>,
 }
 
 /// Numbers, as ranges: first and last.
@@ -92,8 +114,13 @@ impl Arrivals {
         let observer = self.0.entry(report.sender.id.clone()).or_default();
         observer.name.clone_from(&report.sender.name);
         let run = observer.runs.entry(report.sender.boot_id.clone()).or_default();
+        if report.sender.seq < run.settled {
+            observer.late += 1;
+            return false;
+        }
         // Within a run by number, because the clock may have been set back.
         let is_after = run.arrived.0.last_key_value().is_some_and(|(_, last)| report.sender.seq < *last);
+        run.latest = run.latest.max(Some(report.start));
         if !run.arrived.insert(report.sender.seq) {
             observer.duplicates += 1;
             return false;
@@ -116,7 +143,16 @@ impl Arrivals {
     pub fn add_tombstone(&mut self, tombstone: Tombstone) {
         let Tombstone { sender, first, last, reason } = tombstone;
         let observer = self.0.entry(sender.id).or_default();
-        observer.runs.entry(sender.boot_id).or_default().tombstones.push((first, last, reason));
+        let run = observer.runs.entry(sender.boot_id).or_default();
+        if last >= run.settled && !run.tombstones.contains(&(first, last, reason)) {
+            run.tombstones.push((first, last, reason));
+        }
+    }
+
+    /// Forgets the oldest runs and reports one by one, so that the memory is bounded. What is missing of them stays
+    /// missing, also if it comes later.
+    pub fn settle(&mut self) {
+        self.0.values_mut().for_each(Observer::settle);
     }
 
     /// What each observer is called: its name, with its identity if another observer has the same name.
@@ -143,8 +179,8 @@ impl Arrivals {
         for (id, observer) in &self.0 {
             let defect =
                 |what, reports, detail| Defect { what, observer: id.clone(), name: labels.of(id), reports, detail };
-            let (mut missing, mut ranges) = (0_u64, Vec::new());
-            let mut explained: BTreeMap<Reason, u64> = BTreeMap::new();
+            let (mut missing, mut ranges) = (observer.settled.unexplained, Vec::new());
+            let mut explained = observer.settled.explained.clone();
             for (boot_id, run) in &observer.runs {
                 for (first, last) in run.missing(observer.earliest, &mut explained) {
                     missing = missing.saturating_add(count(first, last));
@@ -154,8 +190,9 @@ impl Arrivals {
             if missing > 0 {
                 let more = ranges.len().saturating_sub(RANGES_SHOWN);
                 ranges.truncate(RANGES_SHOWN);
-                let more = if more > 0 { format!(", and {more} more ranges") } else { String::new() };
-                all.push(defect(What::Gap, missing, format!("{}{more}", ranges.join(", "))));
+                ranges.extend((more > 0).then(|| format!("and {more} more ranges")));
+                ranges.extend((observer.settled.unexplained > 0).then(|| "and earlier ones".to_owned()));
+                all.push(defect(What::Gap, missing, ranges.join(", ")));
             }
             for (reason, reports) in explained {
                 all.push(defect(What::Tombstone, reports, reason.name().to_owned()));
@@ -171,14 +208,65 @@ impl Arrivals {
     }
 }
 
+impl Observer {
+    fn settle(&mut self) {
+        let Self { runs, settled, earliest, .. } = self;
+        while runs.len() > RUNS_MAX {
+            let age = |(_, run): &(&String, &Run)| run.latest.max(run.named_at);
+            let Some(oldest) = runs.iter().min_by_key(age).map(|(boot_id, _)| boot_id.clone()) else { return };
+            if let Some(mut run) = runs.remove(&oldest) {
+                run.settle(u64::MAX, *earliest, settled);
+            }
+        }
+        for run in runs.values_mut() {
+            let firsts: Vec<u64> = run.arrived.0.keys().copied().collect();
+            let mut of_tombstones: Vec<u64> = run.tombstones.iter().map(|(first, ..)| *first).collect();
+            of_tombstones.sort_unstable();
+            let many = [firsts, of_tombstones].into_iter().filter(|firsts| firsts.len() > RANGES_MAX);
+            let below = many.map(|firsts| firsts[firsts.len() - RANGES_MAX / 2]).max();
+            if let Some(below) = below.filter(|below| *below > run.settled) {
+                run.settle(below, *earliest, settled);
+            }
+        }
+    }
+}
+
 impl Run {
+    /// Adds up what is missing before this number, and forgets it.
+    fn settle(&mut self, below: u64, earliest: Option<Timestamp>, settled: &mut Missing) {
+        let after = self.arrived.0.split_off(&below);
+        let arrived = Numbers(mem::replace(&mut self.arrived.0, after));
+        let (until, named_at, tombstones) = (self.until, self.named_at, self.tombstones.clone());
+        let mut before = Self { arrived, until, named_at, tombstones, ..Self::default() };
+        if below < u64::MAX {
+            before.tombstones.retain(|(first, ..)| *first < below);
+            before.tombstones.iter_mut().for_each(|(_, last, _)| *last = (*last).min(below - 1));
+            before.until = below - 1;
+        }
+        for (first, last) in before.missing(earliest, &mut settled.explained) {
+            settled.unexplained = settled.unexplained.saturating_add(count(first, last));
+        }
+        if let (Some(known), Some(last)) = (before.first(), below.checked_sub(1)) {
+            // A number that is adjacent to the next range belongs to it.
+            let last = self.arrived.0.remove(&below).unwrap_or(last);
+            self.arrived.0.insert(known, last);
+        }
+        self.tombstones.retain(|(_, last, _)| *last >= below);
+        self.settled = below;
+    }
+
+    /// The first of its reports that is known.
+    fn first(&self) -> Option<u64> {
+        let tombstones = self.tombstones.iter().map(|(first, ..)| *first);
+        self.arrived.0.keys().next().copied().into_iter().chain(tombstones).min()
+    }
+
     /// The ranges that are missing without an explanation. Those with one are added to `explained`.
     ///
     /// `earliest` is the start of the first window of this observer.
     fn missing(&self, earliest: Option<Timestamp>, explained: &mut BTreeMap<Reason, u64>) -> Vec<(u64, u64)> {
         let last = self.tombstones.iter().map(|(_, last, _)| *last).max().unwrap_or(0);
-        let tombstones = self.tombstones.iter().map(|(first, ..)| *first);
-        let known = self.arrived.0.keys().next().copied().into_iter().chain(tombstones).min();
+        let known = self.first();
         // If nothing of a run between two others came, only its last report is known. A run before all others may be in
         // files that are not merged now.
         let is_between = self.named_at.zip(earliest).is_some_and(|(named_at, earliest)| earliest < named_at);
@@ -278,6 +366,46 @@ mod tests {
         alone.add(&report("e", 9, Some(("d", 7))));
         let between = (What::Gap, 1, "d/7-7".to_owned());
         assert_eq!(shown(&alone)[0], between, "nothing came of a run between two others");
+    }
+
+    #[test]
+    fn what_is_missing_stays_missing_when_it_is_no_longer_known_one_by_one() {
+        let (mut exact, mut settled) = (Arrivals::default(), Arrivals::default());
+        let mut previous = None;
+        for nth in 0..20_000_u64 {
+            // A run of 500 reports, of which every third one is missing, and some of these with a tombstone.
+            let boot_id = format!("run-{}", nth / 500);
+            let report =
+                report(&boot_id, nth, previous.as_ref().map(|(boot_id, seq): &(String, u64)| (&**boot_id, *seq)));
+            previous = Some((boot_id.clone(), nth));
+            for arrivals in [&mut exact, &mut settled] {
+                match nth % 6 {
+                    2 => {}
+                    5 => arrivals.add_tombstone(Tombstone {
+                        sender: sender(&boot_id, 0),
+                        first: nth,
+                        last: nth,
+                        reason: Reason::SpoolFull,
+                    }),
+                    _ => assert!(arrivals.add(&report)),
+                }
+            }
+            if nth % 100 == 0 {
+                settled.settle();
+            }
+        }
+        settled.settle();
+        let sums =
+            |arrivals: &Arrivals| shown(arrivals).into_iter().map(|(what, sum, _)| (what, sum)).collect::<Vec<_>>();
+        // Nobody knows whether the first reports of a run are missing.
+        assert_eq!(sums(&exact), [(What::Gap, 3_320), (What::Tombstone, 3_333)]);
+        assert_eq!(sums(&settled), sums(&exact));
+        assert!(shown(&settled)[0].2.ends_with("and earlier ones"), "{:?}", shown(&settled));
+        let runs = &settled.0["7f"].runs;
+        assert!(runs.len() <= RUNS_MAX);
+        assert!(runs.values().all(|run| run.arrived.0.len() <= RANGES_MAX && run.tombstones.len() <= RANGES_MAX));
+        assert!(!settled.add(&report("run-39", 19_502, None)), "it is too late");
+        assert_eq!(sums(&settled).last(), Some(&(What::Late, 1)));
     }
 
     #[test]

@@ -16,18 +16,21 @@ pub struct Cli {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// An answer for each window of this length, such as 1h. The first window of a day begins at midnight UTC, so the
-    /// length must divide a day [default: one for all reports]
+    /// length must divide a day [default: one for all reports; with --live 1m, or as long as the longest reports]
     #[arg(short, long, value_name = "TIME", value_parser = window)]
     pub window: Option<Duration>,
     /// An answer for each site or each router
     #[arg(long, value_enum)]
     pub by: Option<By>,
-    /// Rows of each list
-    #[arg(short, long, value_name = "ROWS", default_value_t = 20)]
-    pub top: usize,
+    /// Rows of each list [default: 20; with --live 100]
+    #[arg(short, long, value_name = "ROWS")]
+    pub top: Option<usize>,
     /// Print JSON instead of tables
     #[arg(long)]
     pub json: bool,
+    /// Follow the files, and show the newest window on a live screen: `weir top --merge` runs this
+    #[arg(long, conflicts_with_all = ["by", "json"])]
+    pub live: bool,
 }
 
 /// What has an answer of its own.
@@ -59,9 +62,16 @@ impl Cli {
     }
 }
 
+const DAY: u64 = 86_400;
+
+/// The shortest length of at least so many seconds that divides a day, or a day.
+pub fn window_of_at_least(seconds: u64) -> Duration {
+    let length = (seconds.max(1)..=DAY).find(|length| DAY.is_multiple_of(*length));
+    Duration::from_secs(length.unwrap_or(DAY))
+}
+
 /// A length that divides a day.
 fn window(text: &str) -> Result<Duration, String> {
-    const DAY: u64 = 86_400;
     let seconds = duration(text)?.as_secs();
     if DAY.is_multiple_of(seconds) {
         return Ok(Duration::from_secs(seconds));
@@ -73,7 +83,7 @@ fn window(text: &str) -> Result<Duration, String> {
 }
 
 /// A number of seconds in its largest whole unit.
-fn shown(seconds: u64) -> String {
+pub fn shown(seconds: u64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
     let unit = units.into_iter().find(|(length, _)| seconds.is_multiple_of(*length));
     let (length, name) = unit.unwrap_or((1, "s"));

@@ -57,6 +57,17 @@ type Lines = (usize, usize);
 /// The name of a spread sketch, the fields of its keys, its key and its geometry: those with the same ones are joined.
 type SpreadPlace = (String, Vec<String>, Kind, Lines);
 
+/// What a list says about a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyAnswer {
+    /// The list's name.
+    pub list: String,
+    /// The fields of the key.
+    pub by: Vec<String>,
+    /// The bounds.
+    pub sums: KeySums,
+}
+
 #[derive(Debug)]
 struct Union<S> {
     all: S,
@@ -117,6 +128,21 @@ impl Group {
         None
     }
 
+    /// When the first window of a report began.
+    pub const fn start(&self) -> Timestamp {
+        self.start
+    }
+
+    /// The bounds of a key in all lists with its fields.
+    pub fn ask(&self, question: &str) -> Vec<KeyAnswer> {
+        let lists = self.lists.iter().filter(|(_, lists)| !lists.routers.is_empty());
+        let answer = |((name, by), lists): (&(String, Vec<String>), &Lists)| {
+            let values = values(question, by)?;
+            Some(KeyAnswer { list: name.clone(), by: by.clone(), sums: lists.all.look_up(&key_of(&values)) })
+        };
+        lists.filter_map(answer).collect()
+    }
+
     /// The answer. `of_fleet` says whether a kind of key is that of the fleet on its day.
     pub fn answer(&self, of: Option<String>, top: usize, of_fleet: impl Fn(&str, Kind) -> bool) -> WindowAnswer {
         let lists = self.lists.iter().filter(|(_, lists)| !lists.routers.is_empty());
@@ -150,6 +176,27 @@ impl Group {
         }
         answers
     }
+}
+
+/// The values of these fields in a key as `weir ask` takes it, such as `src_ip=192.0.2.7,port=443`.
+fn values<'q>(question: &'q str, by: &[String]) -> Option<Vec<&'q str>> {
+    let (mut values, mut rest) = (Vec::new(), question);
+    for (nth, field) in by.iter().enumerate() {
+        rest = rest.strip_prefix(field)?.strip_prefix('=')?;
+        let Some(next) = by.get(nth + 1) else {
+            values.push(rest);
+            return Some(values).filter(|values| !values.iter().any(|value| value.contains('=')));
+        };
+        let (value, after) = rest.split_once(',').filter(|(_, after)| after.starts_with(&**next))?;
+        values.push(value);
+        rest = after;
+    }
+    Some(values).filter(|_| rest.is_empty())
+}
+
+/// The key of a list with these values.
+fn key_of(values: &[&str]) -> String {
+    if values.is_empty() { "*".to_owned() } else { values.join(" ") }
 }
 
 /// By reference, so that it can be used again.

@@ -9,20 +9,25 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use flate2::bufread::MultiGzDecoder;
+use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 
 /// Standard input, as a file.
-const STDIN: &str = "-";
+pub const STDIN: &str = "-";
 /// The most bytes of a line: a report with the largest sketches has less.
-const LINE_MAX: u64 = 16 << 20;
+pub const LINE_MAX: u64 = 16 << 20;
 /// The lines that are read ahead have no more bytes than this and one more line.
 const READ_AHEAD: usize = 16 << 20;
-const GZIP: &[u8] = &[0x1f, 0x8b];
-const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-const SQLITE: &[u8] = b"SQLite format 3\0";
+/// How a file begins that is packed by gzip.
+pub const GZIP: &[u8] = &[0x1f, 0x8b];
+/// How a file begins that is packed by zstd.
+pub const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// How a database begins.
+pub const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// Why an input cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -97,19 +102,25 @@ pub struct Line {
 }
 
 /// The lines that are read ahead.
-struct Batch<'l> {
+pub struct Batch<'l> {
     lines: &'l mut Vec<Line>,
     bytes: usize,
     count: usize,
 }
 
-impl Batch<'_> {
+impl<'l> Batch<'l> {
+    /// Takes this many lines.
+    pub const fn new(lines: &'l mut Vec<Line>, count: usize) -> Self {
+        Self { bytes: 0, count, lines }
+    }
+
     /// How many more lines it takes.
-    const fn room(&self) -> usize {
+    pub const fn room(&self) -> usize {
         if self.bytes < READ_AHEAD { self.count.saturating_sub(self.lines.len()) } else { 0 }
     }
 
-    fn push(&mut self, place: Place, text: String) {
+    /// Adds a line.
+    pub fn push(&mut self, place: Place, text: String) {
         self.bytes += text.len();
         self.lines.push(Line { place, text });
     }
@@ -132,15 +143,17 @@ struct Open {
 
 enum Content {
     /// Lines, and how many of them were read.
-    Text(Box<dyn BufRead>, u64),
+    Text(Box<dyn BufRead + Send>, u64),
     Database(Connection, Cursor),
 }
 
 /// The last row that was read of each table.
-#[derive(Default)]
-struct Cursor {
+#[derive(Debug, Default)]
+pub struct Cursor {
     report: i64,
     tombstone: i64,
+    /// Reports of earlier windows are passed over.
+    from: Option<String>,
 }
 
 /// Counts the bytes that were read.
@@ -183,7 +196,7 @@ impl Inputs {
     ///
     /// An input cannot be read.
     pub fn read(&mut self, lines: &mut Vec<Line>, count: usize) -> Result<bool, InputError> {
-        let mut batch = Batch { bytes: 0, count, lines };
+        let mut batch = Batch::new(lines, count);
         while batch.room() > 0 {
             let Some(open) = &mut self.open else {
                 let Some(path) = self.files.next() else { return Ok(false) };
@@ -230,7 +243,7 @@ impl Open {
 impl Content {
     fn new(path: &Path, counted: &Arc<AtomicU64>) -> Result<Self, InputError> {
         let failed = |cause| InputError::Read { path: path.to_owned(), cause };
-        let text = |text: io::Result<Box<dyn BufRead>>| Ok(Self::Text(text.map_err(failed)?, 0));
+        let text = |text: io::Result<Box<dyn BufRead + Send>>| Ok(Self::Text(text.map_err(failed)?, 0));
         if path == Path::new(STDIN) {
             return text(unpacked(BufReader::new(Counting(io::stdin(), counted.clone()))));
         }
@@ -238,10 +251,7 @@ impl Content {
         let mut start = Vec::new();
         (&mut file).take(SQLITE.len() as u64).read_to_end(&mut start).map_err(failed)?;
         if start == SQLITE {
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(path, flags);
-            let connection = connection.map_err(|cause| InputError::Database { path: path.to_owned(), cause })?;
-            return Ok(Self::Database(connection, Cursor::default()));
+            return Ok(Self::Database(database(path)?, Cursor::default()));
         }
         if file.rewind().is_err() {
             // A pipe: what was read of it comes first.
@@ -251,8 +261,22 @@ impl Content {
     }
 }
 
+/// Opens a database for reading.
+///
+/// # Errors
+///
+/// It cannot be opened.
+pub fn database(path: &Path) -> Result<Connection, InputError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags).map_err(|cause| InputError::Database { path: path.to_owned(), cause })
+}
+
 /// The text of an input, which may be compressed.
-fn unpacked(mut input: impl BufRead + 'static) -> io::Result<Box<dyn BufRead>> {
+///
+/// # Errors
+///
+/// It cannot be read.
+pub fn unpacked(mut input: impl BufRead + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
     let start = input.fill_buf()?;
     let (is_gzip, is_zstd) = (start.starts_with(GZIP), start.starts_with(ZSTD));
     Ok(if is_gzip {
@@ -296,9 +320,42 @@ fn read_lines(
 }
 
 impl Cursor {
+    /// Before the reports whose windows began within this time before the newest one. A window that begins after `now`
+    /// does not count: the clock of its router is wrong.
+    ///
+    /// # Errors
+    ///
+    /// The database has other tables, or cannot be read.
+    pub fn near_the_end(connection: &Connection, within: Duration, now: Timestamp) -> rusqlite::Result<Self> {
+        // As weir-collect writes times, so that their order is that of the texts.
+        let text = |time: Timestamp| format!("{time:.3}");
+        let sql = "SELECT max(window_start) FROM reports WHERE window_start <= ?1";
+        let newest: Option<String> = connection.query_row(sql, [text(now)], |row| row.get(0))?;
+        let Some(newest) = newest.and_then(|newest| newest.parse::<Timestamp>().ok()) else {
+            return Ok(Self::default());
+        };
+        let from = text(newest.saturating_sub(within).unwrap_or(Timestamp::MIN));
+        // Without the plus, SQLite would look at one row after the other.
+        let sql = "SELECT min(+number) FROM reports WHERE window_start >= ?1";
+        let first: i64 = connection.query_row(sql, [&from], |row| row.get(0))?;
+        let sql = "SELECT coalesce(max(number), 0) FROM tombstones WHERE received_at < (SELECT received_at FROM reports \
+                   WHERE number = ?1)";
+        let tombstone = connection.query_row(sql, [first], |row| row.get(0))?;
+        Ok(Self { report: first - 1, tombstone, from: Some(from) })
+    }
+
+    /// How many rows of both tables there are up to the last ones that were read.
+    pub const fn rows(&self) -> u64 {
+        self.report.saturating_add(self.tombstone).unsigned_abs()
+    }
+
     /// Reads the next rows: first all reports, in the order of their arrival, then the tombstones. Returns the place of
     /// a row that is longer than any report.
-    fn read(
+    ///
+    /// # Errors
+    ///
+    /// The database has other tables, or cannot be read.
+    pub fn read(
         &mut self,
         connection: &Connection,
         path: &Arc<Path>,
@@ -306,16 +363,24 @@ impl Cursor {
         counted: &AtomicU64,
     ) -> rusqlite::Result<Option<Place>> {
         // A row that is too long is not read into memory.
-        let of = |table: &str, column: &str| {
+        let of = |table: &str, column: &str, also: &str| {
             format!(
                 "SELECT number, CASE WHEN octet_length({column}) <= {LINE_MAX} THEN {column} END FROM {table} WHERE \
-                 number > ?1 ORDER BY number"
+                 number > :last {also} ORDER BY number"
             )
         };
-        let tables = [("reports", "report", &mut self.report), ("tombstones", "tombstone", &mut self.tombstone)];
-        for (table, column, last) in tables {
-            let mut statement = connection.prepare_cached(&of(table, column))?;
-            let mut rows = statement.query([*last])?;
+        let from = self.from.as_ref();
+        let late = if from.is_some() { "AND window_start >= :from" } else { "" };
+        for (table, column, also, last, from) in [
+            ("reports", "report", late, &mut self.report, from),
+            ("tombstones", "tombstone", "", &mut self.tombstone, None),
+        ] {
+            let mut statement = connection.prepare_cached(&of(table, column, also))?;
+            statement.raw_bind_parameter(c":last", *last)?;
+            if let Some(from) = from {
+                statement.raw_bind_parameter(c":from", from)?;
+            }
+            let mut rows = statement.raw_query();
             while batch.room() > 0 {
                 let Some(row) = rows.next()? else { break };
                 *last = row.get(0)?;

@@ -7,6 +7,13 @@
 //! -> answer -> tables, JSON
 //! ```
 //!
+//! The live screen, `weir top --merge`, has another input and another end:
+//!
+//! ```text
+//! follow (the same files as they grow) -> line -> board (the merger with the newest windows, and each router)
+//! -> lists -> live (a source of weir-top's screen)
+//! ```
+//!
 //! Nothing is joined that does not belong together: other keys, other sizes and other geometries are named, and what
 //! they say is given apart.
 
@@ -14,18 +21,25 @@
 
 pub mod answer;
 mod arrivals;
+mod board;
 pub mod cli;
+mod follow;
 mod group;
 mod input;
 mod line;
+mod lists;
+mod live;
 mod merger;
 mod progress;
+mod sample;
 mod tables;
 
 pub use self::{
     answer::{Answer, What},
     input::{InputError, Inputs},
+    live::Live,
     merger::{By, Merger, Settings, TooMany},
+    sample::{SampleError, window},
     tables::write_tables,
 };
 

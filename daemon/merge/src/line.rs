@@ -1,6 +1,6 @@
 //! A line: a report, a tombstone, or what is neither. Its sketches are unpacked here, on all CPUs.
 
-use std::{num::NonZero, thread};
+use std::{num::NonZero, thread, time::Duration};
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -68,6 +68,15 @@ pub struct Report {
     pub sampled_out: Tally,
     /// Its sketches.
     pub sketches: Option<Unpacked>,
+}
+
+impl Report {
+    /// How long its window is, or all windows of its sketches together.
+    pub fn longest(&self) -> Duration {
+        let sketches = self.sketches.as_ref().map(|sketches| (sketches.start, sketches.end));
+        let all = [Some((self.start, self.end)), sketches].into_iter().flatten();
+        all.map(|(start, end)| end.duration_since(start).try_into().unwrap_or_default()).max().unwrap_or_default()
+    }
 }
 
 /// The sketches of a report.

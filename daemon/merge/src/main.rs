@@ -1,22 +1,59 @@
-//! `weir-merge`: parses the command line, merges, and prints the answer.
+//! `weir-merge`: parses the command line, merges, and prints the answer or shows it live.
 
 use std::{
+    fmt::Display,
     io::{self, BufWriter, IsTerminal, Write},
     process::ExitCode,
 };
 
 use clap::Parser;
-use weir_merge::{By, MergeError, Settings, What, cli::Cli, write_tables};
+use weir_merge::{By, Live, MergeError, SampleError, Settings, What, cli::Cli, write_tables};
 use weir_report::Style;
-use weir_system::{exit::Exit, log::say};
+use weir_system::{
+    exit::Exit,
+    log::say,
+    signals::{self, Signals},
+};
+
+/// Rows of each list.
+const TOP: usize = 20;
+/// The same on the live screen, which scrolls.
+const TOP_LIVE: usize = 100;
 
 fn main() -> ExitCode {
     ExitCode::from(run(&Cli::parse()) as u8)
 }
 
+/// Shows the newest window on the terminal.
+fn show(Cli { files, window, top, .. }: &Cli) -> Exit {
+    let failed = |why: &dyn Display, exit| {
+        say(format_args!("weir-merge: {why}"));
+        exit
+    };
+    if !weir_top::is_terminal() {
+        let why = "the live screen draws on a terminal: for a pipe or a file there is `weir merge --json`";
+        return failed(&why, Exit::Usage);
+    }
+    let window = match weir_merge::window(files, *window) {
+        Ok(window) => window,
+        Err(error @ SampleError::Input(_)) => return failed(&error, Exit::Broken),
+        Err(error) => return failed(&error, Exit::Usage),
+    };
+    let shown = || -> anyhow::Result<()> {
+        let Signals { stop, hangups } = signals::listen(|| {})?;
+        let is_stopped = || !stop.try_recv().is_err_and(|why| why.is_empty()) || hangups.try_recv().is_ok();
+        let mut live = Live::new(files, window, top.unwrap_or(TOP_LIVE))?;
+        Ok(weir_top::run(&mut live, &is_stopped)?)
+    };
+    shown().map_or_else(|error| failed(&error, Exit::Impossible), |()| Exit::Done)
+}
+
 fn run(cli: &Cli) -> Exit {
-    let Cli { files, window, by, top, json, .. } = cli;
-    let settings = Settings { window: *window, by: by.map_or(By::All, By::from), top: *top };
+    let Cli { files, window, by, top, json, live } = cli;
+    if *live {
+        return show(cli);
+    }
+    let settings = Settings { window: *window, by: by.map_or(By::All, By::from), top: top.unwrap_or(TOP) };
     let answer = match weir_merge::merge(files, settings, io::stderr().is_terminal()) {
         Ok(answer) => answer,
         Err(error) => {

@@ -10,12 +10,14 @@ use jiff::Timestamp;
 use crate::{
     answer::{Answer, Defect, SCHEMA, What, WindowAnswer},
     arrivals::{Arrivals, Labels},
-    group::{Group, Kind, Router},
+    group::{Group, KeyAnswer, Kind, Router},
     line::{Parsed, Report, Unpacked},
 };
 
 /// The most windows: each takes some megabytes.
 pub const GROUPS_MAX: usize = 256;
+/// The most kinds of sketches that were refused: further ones are counted together.
+const REFUSED_MAX: usize = 4_096;
 const DAY_SECONDS: i64 = 86_400;
 /// What sums do not tell.
 const NOTE: &str = "a packet that passed two routers counts at both: in totals and lists. Distinct counts, floods and \
@@ -51,6 +53,11 @@ pub struct Settings {
 )]
 pub struct TooMany;
 
+/// The UTC day that has this time, counted from 1970.
+fn day(time: Timestamp) -> i64 {
+    time.as_second().div_euclid(DAY_SECONDS)
+}
+
 /// Everything that was merged so far.
 #[derive(Debug)]
 pub struct Merger {
@@ -60,6 +67,8 @@ pub struct Merger {
     ids: Vec<String>,
     /// By the number of the window, and by site or the identity of a router.
     groups: BTreeMap<(i128, Option<String>), Group>,
+    /// Earlier windows are not kept.
+    first: Option<i128>,
     /// How many reports of each router span the end of a window.
     spanning: BTreeMap<Router, u64>,
     /// Which routers have which kind of key, and how many reports of them.
@@ -75,13 +84,14 @@ impl Merger {
     /// Nothing yet.
     pub fn new(settings: Settings) -> Self {
         let (arrivals, routers, ids, groups, spanning, kinds, refused) = Default::default();
-        let (unreadable, why, reports, with_sketches) = Default::default();
+        let (first, unreadable, why, reports, with_sketches) = Default::default();
         Self {
             settings,
             arrivals,
             routers,
             ids,
             groups,
+            first,
             spanning,
             kinds,
             refused,
@@ -139,26 +149,36 @@ impl Merger {
         if times.into_iter().flatten().any(|(start, end)| self.spans_windows(start, end)) {
             *self.spanning.entry(router).or_default() += 1;
         }
+        if !self.is_kept(report.start) {
+            return Ok(());
+        }
         self.group(report.start, of.clone())?.count(router, &report);
-        let Some(sketches) = sketches else { return Ok(()) };
+        let Some(sketches) = sketches.filter(|sketches| self.is_kept(sketches.start)) else { return Ok(()) };
         self.with_sketches += 1;
         self.sketches(router, of, sketches)
     }
 
     fn sketches(&mut self, router: Router, of: Option<String>, mut sketches: Unpacked) -> Result<(), TooMany> {
-        let day = sketches.start.as_second().div_euclid(DAY_SECONDS);
+        let day = day(sketches.start);
         let counts = sketches.distinct.iter().map(|one| (one.name.clone(), one.key_id, one.sketch.precision()));
         let spreads = sketches.spread.iter().map(|(_, one)| (one.name.clone(), one.key_id, 0));
         for (name, key_id, lg_k) in counts.chain(spreads).collect::<Vec<_>>() {
             *self.kinds.entry((name, Kind { day, key_id, lg_k })).or_default().entry(router).or_default() += 1;
         }
         for (name, why) in std::mem::take(&mut sketches.broken) {
-            *self.refused.entry((What::BrokenSketch, router, format!("{name}: {why}"))).or_default() += 1;
+            self.refuse(What::BrokenSketch, router, format!("{name}: {why}"));
         }
         for (name, mismatch) in self.group(sketches.start, of)?.add(router, day, sketches) {
-            *self.refused.entry((What::OtherGeometry, router, format!("{name}: {mismatch}"))).or_default() += 1;
+            self.refuse(What::OtherGeometry, router, format!("{name}: {mismatch}"));
         }
         Ok(())
+    }
+
+    fn refuse(&mut self, what: What, router: Router, detail: String) {
+        let place = (what, router, detail);
+        let is_known = self.refused.len() < REFUSED_MAX || self.refused.contains_key(&place);
+        let place = if is_known { place } else { (what, router, "others".to_owned()) };
+        *self.refused.entry(place).or_default() += 1;
     }
 
     fn router(&mut self, id: &str) -> Router {
@@ -171,8 +191,36 @@ impl Merger {
         router
     }
 
+    /// Whether the window that has this time is kept.
+    fn is_kept(&self, time: Timestamp) -> bool {
+        self.first.is_none_or(|first| first <= self.window_of(time.as_nanosecond()))
+    }
+
+    /// Keeps only so many windows, the newest ones. From then on, a report of an earlier one has only arrived.
+    pub fn keep(&mut self, windows: usize) {
+        let mut kept: Vec<i128> = self.windows().collect();
+        kept.reverse();
+        kept.truncate(windows);
+        let Some(first) = kept.last().copied().filter(|first| self.windows().next() != Some(*first)) else { return };
+        self.groups = self.groups.split_off(&(first, None));
+        self.first = Some(first);
+        let day = self.groups.values().next().map(|group| day(group.start()));
+        self.kinds.retain(|(_, kind), _| Some(kind.day) >= day);
+    }
+
+    /// Forgets what has arrived one by one, so that the memory is bounded.
+    pub fn settle(&mut self) {
+        self.arrivals.settle();
+    }
+
+    /// The numbers of all windows, the earliest first.
+    pub fn windows(&self) -> impl Iterator<Item = i128> {
+        let numbers: BTreeSet<i128> = self.groups.keys().map(|(nth, _)| *nth).collect();
+        numbers.into_iter()
+    }
+
     /// The number of the window that has this time, in nanoseconds since 1970.
-    fn window_of(&self, time: i128) -> i128 {
+    pub fn window_of(&self, time: i128) -> i128 {
         time.div_euclid(self.settings.window.map_or(i128::MAX, |window| window.as_nanos().max(1) as i128))
     }
 
@@ -222,6 +270,28 @@ impl Merger {
 
     /// The answer.
     pub fn finish(self) -> Answer {
+        Answer {
+            schema: SCHEMA,
+            reports: self.reports,
+            with_sketches: self.with_sketches,
+            note: NOTE,
+            windows: self.answers(|_| true),
+            defects: self.defects(),
+        }
+    }
+
+    /// What observers are called.
+    pub fn labels(&self) -> Labels {
+        self.arrivals.labels()
+    }
+
+    /// The bounds of a key in the lists of a window, listed or not. The key is given as `weir ask` takes it.
+    pub fn ask(&self, window: i128, question: &str) -> Vec<KeyAnswer> {
+        self.groups.range((window, None)..(window + 1, None)).flat_map(|(_, group)| group.ask(question)).collect()
+    }
+
+    /// The answers of the windows with these numbers.
+    pub fn answers(&self, which: impl Fn(i128) -> bool) -> Vec<WindowAnswer> {
         let fleet = self.of_fleet();
         let of_fleet = |name: &str, kind: Kind| fleet.get(&place(name, &kind)) == Some(&kind);
         let labels = self.arrivals.labels();
@@ -230,11 +300,16 @@ impl Merger {
             By::All | By::Site => of.clone(),
         };
         let mut windows: Vec<(i128, WindowAnswer)> = Vec::new();
-        for ((nth, of), group) in &self.groups {
+        for ((nth, of), group) in self.groups.iter().filter(|((nth, _), _)| which(*nth)) {
             windows.push((*nth, group.answer(of.as_ref().map(label), self.settings.top, of_fleet)));
         }
         windows.sort_by(|(one, first), (other, second)| (one, &first.of).cmp(&(other, &second.of)));
-        let windows = windows.into_iter().map(|(_, window)| window).collect();
+        windows.into_iter().map(|(_, window)| window).collect()
+    }
+
+    /// What did not arrive as it was sent, and what was not joined.
+    pub fn defects(&self) -> Vec<Defect> {
+        let (fleet, labels) = (self.of_fleet(), self.arrivals.labels());
         let mut defects = self.arrivals.defects(&labels);
         defects.extend(self.foreign(&fleet, &labels));
         defects.extend(self.spanning.iter().map(|(router, reports)| Defect {
@@ -245,19 +320,13 @@ impl Merger {
             detail: detail.clone(),
             ..self.defect(&labels, *what, *router, *reports)
         }));
-        if let Some(why) = self.why {
+        if let Some(why) = &self.why {
             let (observer, name) = Default::default();
-            defects.push(Defect { what: What::Unreadable, observer, name, reports: self.unreadable, detail: why });
+            let (reports, detail) = (self.unreadable, why.clone());
+            defects.push(Defect { what: What::Unreadable, observer, name, reports, detail });
         }
         defects.sort_by(|one, other| (one.what, &one.name, &one.detail).cmp(&(other.what, &other.name, &other.detail)));
-        Answer {
-            schema: SCHEMA,
-            reports: self.reports,
-            with_sketches: self.with_sketches,
-            note: NOTE,
-            windows,
-            defects,
-        }
+        defects
     }
 
     fn defect(&self, labels: &Labels, what: What, router: Router, reports: u64) -> Defect {

@@ -7,10 +7,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
-    path::PathBuf,
+    env,
+    fs::{self, OpenOptions},
+    io::Write as _,
+    path::{Path, PathBuf},
     process,
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
@@ -34,7 +40,7 @@ use weir_measure::{
     window::Span,
 };
 use weir_merge::{
-    Answer, By, Settings,
+    Answer, By, Live, Settings,
     answer::{What, WindowAnswer},
 };
 use weir_report::{
@@ -45,6 +51,8 @@ use weir_report::{
     sketches::SketchExporter,
 };
 use weir_sketch::hash::{Key, mix};
+use weir_system::numbers::{count, scaled};
+use weir_top::{Request, Source as _, Update, picture};
 
 const SECRET: Key = Key([1, 2]);
 const OTHER_SECRET: Key = Key([3, 4]);
@@ -407,7 +415,9 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(content: &str) -> Self {
-        let path = env::temp_dir().join(format!("weir-fleet-{}-{}", process::id(), content.len()));
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let nth = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("weir-fleet-{}-{nth}", process::id()));
         fs::write(&path, content).unwrap();
         Self(path)
     }
@@ -610,4 +620,144 @@ fn a_day_of_few_routers_does_not_make_the_key_of_a_fleet_foreign() {
         let other: BTreeSet<&str> = defects(&answer, What::OtherLgK).into_keys().collect();
         assert_eq!(other, ["edge-3", "edge-7"].into(), "{until}");
     }
+}
+
+/// Waits for an update of the live screen.
+fn wait<T>(live: &mut Live, mut is_it: impl FnMut(Update) -> Option<T>) -> T {
+    for _ in 0..6_000 {
+        match live.next() {
+            Some(update) => {
+                if let Some(found) = is_it(update) {
+                    return found;
+                }
+            }
+            None => thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    panic!("it was not shown")
+}
+
+/// Waits for a window that ends at this time. For how long nothing has come depends on the clock, so it is left out.
+fn window_until(live: &mut Live, end: Timestamp) -> weir_top::Fleet {
+    wait(live, |update| match update {
+        Update::Fleet(mut fleet) if fleet.window.is_some_and(|(_, until)| until == end) => {
+            fleet.troubles.retain(|trouble| !trouble.starts_with("no report has come for"));
+            Some(*fleet)
+        }
+        _ => None,
+    })
+}
+
+/// What the screen shows ten seconds after the end of a window.
+fn shown(fleet: &weir_top::Fleet, keys: &str, size: (u16, u16)) -> String {
+    let now = Timestamp::from_second(fleet.window.unwrap().1.as_second() + 10).unwrap();
+    picture([Update::Fleet(Box::new(fleet.clone()))], keys, now, size)
+}
+
+/// Checks that the text equals the picture with this name. `WEIR_PICTURES=1` writes the pictures anew.
+fn is_as_in(picture: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(picture);
+    if env::var_os("WEIR_PICTURES").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_default();
+    assert!(golden == text, "{} has\n{golden}\nbut it is\n{text}", path.display());
+}
+
+#[test]
+fn every_number_on_the_live_screen_is_that_of_the_merge() {
+    let size = Size { routers: 12, windows: 8 };
+    let fleet = Fleet::new(size);
+    let answer = fleet.merged(Settings { window: Some(Duration::from_secs(SECONDS)), by: By::All, top: TOP });
+    let window = answer.windows.last().unwrap();
+    let file = Scratch::new(&(fleet.lines.join("\n") + "\n"));
+    let mut live = Live::new(std::slice::from_ref(&file.0), Duration::from_secs(SECONDS), TOP).unwrap();
+    let fleet = window_until(&mut live, window.end);
+    is_as_in("live-80x24.txt", &shown(&fleet, "", (80, 24)));
+    is_as_in("live-160x50.txt", &shown(&fleet, "", (160, 50)));
+    is_as_in("live-help-80x24.txt", &shown(&fleet, "?", (80, 24)));
+    let tall = |keys: &str| shown(&fleet, keys, (160, 100));
+    let has = |shown: &str, parts: &[&str]| {
+        let line = shown.lines().find(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(line.is_some(), "no line has {parts:?}:\n{shown}");
+    };
+    let first = tall("");
+    has(&first, &["12 routers", "live"]);
+    has(&first, &["routers 12/12", "reports 12", "lost 0", "missing 2", "dropped by the sender 1", "came twice 1"]);
+    has(&first, &["a packet that passed two routers counts at both"]);
+    for defect in &answer.defects {
+        has(&first, &[&format!("{} ", defect.what.name())]);
+    }
+    let tab = |name: &str| (1..=9).find(|nth| tall(&nth.to_string()).contains(&format!("[{nth} {name}]"))).unwrap();
+    for (key, by_packets) in [("b", false), ("p", true)] {
+        for list in &window.lists {
+            let rows = if by_packets { &list.by_packets } else { &list.by_bytes };
+            let shown = tall(&format!("{key}{}", tab(&list.name)));
+            for (rank, row) in (1..).zip(rows) {
+                let bounds = if by_packets { row.packets } else { row.bytes };
+                let text = |number: u64| match by_packets {
+                    true => scaled(number as f64 / SECONDS as f64, "pkt/s"),
+                    false => scaled(number as f64 * 8.0 / SECONDS as f64, "bit/s"),
+                };
+                let most = if bounds.lower == bounds.upper { "exact".to_owned() } else { text(bounds.upper) };
+                let doubt = if row.is_certain { " " } else { "?" };
+                // A service is shown as people write it.
+                let named = row.key.split(' ').next().unwrap();
+                has(&shown, &[&format!("{rank}{doubt}{named}"), &text(bounds.lower), &most]);
+            }
+        }
+    }
+    let shown = tall(&tab("distinct").to_string());
+    for one in &window.distinct {
+        let apart = format!("apart: key {}, lg_k {}", one.key_id.as_ref().unwrap(), one.lg_k);
+        let apart = if one.is_fleet { "" } else { &apart };
+        has(&shown, &[&one.name, &format!("{} router", one.routers), apart, &count(one.value)]);
+    }
+    let shown = tall(&tab("defects").to_string());
+    for defect in &answer.defects {
+        has(&shown, &[defect.what.name(), &defect.name, &count(defect.reports)]);
+    }
+    let shown = tall(&tab("routers").to_string());
+    let routers: u64 = (0..size.routers).map(|router| u64::from(shown.contains(&format!("edge-{router} ")))).sum();
+    assert_eq!(routers, size.routers);
+}
+
+#[test]
+fn the_live_screen_follows_its_files_and_answers_for_any_key() {
+    let fleet = Fleet::new(Size { routers: 4, windows: 6 });
+    let half = fleet.lines.len() / 2;
+    let file = Scratch::new(&(fleet.lines[..half].join("\n") + "\n"));
+    let mut live = Live::new(std::slice::from_ref(&file.0), Duration::from_secs(SECONDS), TOP).unwrap();
+    let before = wait(&mut live, |update| match update {
+        Update::Fleet(fleet) => fleet.window,
+        _ => None,
+    });
+    assert!(before.1 < at(6), "{before:?}");
+    let mut writer = OpenOptions::new().append(true).open(&file.0).unwrap();
+    writer.write_all((fleet.lines[half..].join("\n") + "\n").as_bytes()).unwrap();
+    window_until(&mut live, at(6));
+    let answer = fleet.merged(Settings { window: Some(Duration::from_secs(SECONDS)), by: By::All, top: 5 });
+    let sources = answer.windows.last().unwrap().lists.iter().find(|list| list.name == "sources").unwrap();
+    let row = &sources.by_bytes[2];
+    let mut ask = |key: &str| {
+        live.ask(Request::Key { key: format!("src_ip={key}"), is_open: false });
+        wait(&mut live, |update| match update {
+            Update::KeyDetails(known) => Some(known),
+            _ => None,
+        })
+    };
+    let known = ask(&row.key);
+    assert_eq!(known.seconds, SECONDS as f64);
+    let [found] = &known.rows.unwrap()[..] else { panic!() };
+    let bytes = found.bytes.unwrap();
+    assert_eq!((found.view.as_deref(), bytes.lower, bytes.upper), (Some("sources"), row.bytes.lower, row.bytes.upper));
+    let unlisted = ask("203.0.113.77").rows.unwrap()[0].bytes.unwrap();
+    assert!(unlisted.lower == 0 && unlisted.upper <= sources.others.bytes, "{unlisted:?}");
+    assert_eq!(ask("1,dst_ip=2").rows.unwrap_err(), "no list of the fleet has such keys");
+    live.ask(Request::PastOfKey { key: "src_ip=192.0.2.1".to_owned(), view: None, to: None });
+    let why = wait(&mut live, |update| match update {
+        Update::PastOfKey(_, past) => Some(past.unwrap_err()),
+        _ => None,
+    });
+    assert!(why.contains("has no history"), "{why}");
 }

@@ -66,6 +66,14 @@ pub const NO_WINDOW: &str = "no window has ended yet: the first report comes whe
 /// The schema that these structs serialise to.
 pub const SCHEMA: &str = "weir.report/1";
 
+/// How many seconds after the end of its last report an observer is late, if its reports have this length in seconds.
+///
+/// If the lengths differ, the longest of the last few counts, because the first and the last report of a run are short.
+/// The dashboard for Grafana has the same rule, and a test compares them.
+pub fn late_after(seconds: f64) -> f64 {
+    3.0 * seconds + 30.0
+}
+
 /// The measurement of one observer in one window.
 ///
 /// "Bytes" are bytes on the wire, including the Ethernet header, without the frame check sequence.

@@ -20,6 +20,11 @@ impl Key {
         Self(fields.map(|(name, value)| (name.to_owned(), value)).into())
     }
 
+    /// A key of these fields. The value of a field without a name is shown alone.
+    pub fn of_fields(fields: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self(fields.into_iter().collect())
+    }
+
     /// The key of a view's row.
     pub fn of_row(fields: &Map<String, Value>) -> Self {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -85,7 +90,7 @@ impl Key {
             return vec![service(proto, port)];
         }
         let fields = self.0.iter().map(|(name, value)| match name.as_str() {
-            "src_ip" | "dst_ip" | "host" | "prefix" => address(value),
+            "src_ip" | "dst_ip" | "host" | "prefix" | "" => address(value),
             name => format!("{name} {value}"),
         });
         vec![clean(&fields.collect::<Vec<_>>().join(", "))]

@@ -4,23 +4,26 @@
 //! Source ── seconds: exact rates of each interface ──► Screen ──► draw ──► terminal
 //!        ├─ reports: lists with bounds, distinct, alerts ──► ▲
 //!        ├─ the open window: the same lists so far ─────────►│
-//!        └─ the history: windows and spans that have passed ►│
+//!        ├─ the history: windows and spans that have passed ►│
+//!        └─ a fleet: the newest window of many routers ─────►│
 //!                                     keys ────────────────┘
 //! ```
 //!
-//! A [`Source`] is a running weir or a replayed capture. The screen does not know which. It shows the lists of the open
-//! window if they are available, otherwise those of the last report, or those of a time that has passed (`past`), and
-//! says which.
+//! A [`Source`] is a running weir, a replayed capture, or a fleet. The screen does not know which. It shows the lists
+//! of the open window if they are available, otherwise those of the last report, or those of a time that has passed
+//! (`past`), and says which.
 
 #![forbid(unsafe_code)]
 
 mod draw;
 mod filter;
+mod fleet;
 mod history;
 mod key;
 mod list;
 mod names;
 mod past;
+mod picture;
 mod ptr;
 mod screen;
 mod source;
@@ -28,7 +31,12 @@ mod terminal;
 mod text;
 
 pub use self::{
+    fleet::{Fact, Fleet},
+    history::{Line, Rate, SECONDS_MAX},
+    key::Key,
+    list::{Amount, By, Entry, List},
     past::{Look, POINTS, Past, earlier, later},
+    picture::picture,
     source::{KeyDetails, Request, Source, Update},
     terminal::{TopError, is_terminal, run},
 };

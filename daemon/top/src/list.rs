@@ -24,6 +24,8 @@ pub struct Entry {
     pub key: Key,
     /// The measured numbers.
     pub amount: Amount,
+    /// Whether it certainly is one of the largest keys.
+    pub is_certain: bool,
 }
 
 /// The measured numbers of a row.
@@ -55,6 +57,8 @@ pub struct List {
     pub seconds: f64,
     /// Whether its window is still open.
     pub is_open: bool,
+    /// Whether the numbers are lower bounds instead of estimates.
+    pub is_floor: bool,
     /// The view that it shows, if the history has it under this name.
     pub view: Option<String>,
     /// Why it has no rows, if that is not because there was nothing.
@@ -94,6 +98,7 @@ pub fn lists(report: &Report, by: By) -> Vec<List> {
         whole: totals,
         seconds: window.seconds,
         is_open: false,
+        is_floor: false,
         view: None,
         why_empty: None,
         entries: rows.iter().filter_map(|row| Entry::of_row(row, Amount::Count(row.distinct?))).collect(),
@@ -125,6 +130,7 @@ pub fn of_union(union: &Union, by: By) -> Vec<List> {
         whole: totals,
         seconds: window.seconds,
         is_open: false,
+        is_floor: false,
         view: None,
         why_empty: Some(WHY_NOT_SUMMED),
         entries: Vec::new(),
@@ -157,41 +163,46 @@ fn of_top(top: &Top, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<Lis
         whole: totals,
         seconds,
         is_open,
+        is_floor: false,
         view: None,
         why_empty: None,
         entries,
     };
     let sums = |packets, bytes| Amount::Sums { packets, bytes };
-    let sources = top.sources.iter().map(|of| Entry {
-        rank: of.rank,
-        key: Key::new([("src_ip", of.src_ip.to_string())]),
-        amount: sums(of.packets, of.bytes),
+    let sources = top
+        .sources
+        .iter()
+        .map(|of| Entry::new(of.rank, Key::new([("src_ip", of.src_ip.to_string())]), sums(of.packets, of.bytes)));
+    let destinations = top
+        .destinations
+        .iter()
+        .map(|of| Entry::new(of.rank, Key::new([("dst_ip", of.dst_ip.to_string())]), sums(of.packets, of.bytes)));
+    let pairs = top.pairs.iter().map(|of| {
+        Entry::new(
+            of.rank,
+            Key::new([("src_ip", of.src_ip.to_string()), ("dst_ip", of.dst_ip.to_string())]),
+            sums(of.packets, of.bytes),
+        )
     });
-    let destinations = top.destinations.iter().map(|of| Entry {
-        rank: of.rank,
-        key: Key::new([("dst_ip", of.dst_ip.to_string())]),
-        amount: sums(of.packets, of.bytes),
+    let flows = top.flows.iter().map(|of| {
+        Entry::new(
+            of.rank,
+            Key::new([
+                ("src_ip", of.src_ip.to_string()),
+                ("dst_ip", of.dst_ip.to_string()),
+                ("src_port", of.src_port.to_string()),
+                ("dst_port", of.dst_port.to_string()),
+                ("proto", of.proto.to_string()),
+            ]),
+            sums(of.packets, of.bytes),
+        )
     });
-    let pairs = top.pairs.iter().map(|of| Entry {
-        rank: of.rank,
-        key: Key::new([("src_ip", of.src_ip.to_string()), ("dst_ip", of.dst_ip.to_string())]),
-        amount: sums(of.packets, of.bytes),
-    });
-    let flows = top.flows.iter().map(|of| Entry {
-        rank: of.rank,
-        key: Key::new([
-            ("src_ip", of.src_ip.to_string()),
-            ("dst_ip", of.dst_ip.to_string()),
-            ("src_port", of.src_port.to_string()),
-            ("dst_port", of.dst_port.to_string()),
-            ("proto", of.proto.to_string()),
-        ]),
-        amount: sums(of.packets, of.bytes),
-    });
-    let services = top.services.iter().map(|of| Entry {
-        rank: of.rank,
-        key: Key::new([("proto", of.proto.to_string()), ("port", of.port.to_string())]),
-        amount: sums(of.packets, of.bytes),
+    let services = top.services.iter().map(|of| {
+        Entry::new(
+            of.rank,
+            Key::new([("proto", of.proto.to_string()), ("port", of.port.to_string())]),
+            sums(of.packets, of.bytes),
+        )
     });
     vec![
         list("sources", sources.collect()),
@@ -209,7 +220,7 @@ fn prefixes(of: &[TopPrefix]) -> Vec<Entry> {
     let entry = |of: &TopPrefix| {
         let Beyond { packets, bytes } = of.beyond;
         let key = Key::new([("prefix", of.prefix.clone())]);
-        Entry { rank: of.rank, key, amount: Amount::Sums { packets, bytes } }
+        Entry::new(of.rank, key, Amount::Sums { packets, bytes })
     };
     of.iter().map(entry).collect()
 }
@@ -225,6 +236,7 @@ fn of_view(view: &View, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<
             whole: total.map_or(totals, |total| [total.packets.value, total.bytes.value]),
             seconds,
             is_open,
+            is_floor: false,
             view: table.is_none().then(|| view.name.clone()),
             why_empty: None,
             entries: rows.iter().filter_map(|row| Entry::of_row(row, amount(row)?)).collect(),
@@ -255,8 +267,13 @@ pub fn amount(row: &Row) -> Option<Amount> {
 }
 
 impl Entry {
+    /// A row that certainly has this rank.
+    pub const fn new(rank: u32, key: Key, amount: Amount) -> Self {
+        Self { rank, key, amount, is_certain: true }
+    }
+
     fn of_row(row: &Row, amount: Amount) -> Option<Self> {
-        Some(Self { rank: row.rank?, key: Key::of_row(&row.key), amount })
+        Some(Self::new(row.rank?, Key::of_row(&row.key), amount))
     }
 }
 

@@ -8,6 +8,7 @@ use weir_report::{KeyHistory, Live, Report, Second};
 
 use crate::{
     filter::Filter,
+    fleet::Fleet,
     history::{History, SECONDS_MAX},
     key::Key,
     list::{By, Entry, List, lists, of_union, with_open},
@@ -72,6 +73,8 @@ pub struct Screen {
     pub report: Option<Report>,
     /// The open window so far, if it has been open for a while.
     pub live: Option<Live>,
+    /// The newest window of a fleet, if the source is one.
+    pub fleet: Option<Fleet>,
     /// Whether the user wants the lists of the last report instead.
     pub wants_report: bool,
     /// The order of the lists.
@@ -124,6 +127,9 @@ impl Screen {
             waiting.retain(|other| !matches!(other, Update::Live(_)));
         }
         let is_short_lived = |other: &Update| matches!(other, Update::Second(_) | Update::Trouble(_));
+        if matches!(update, Update::Fleet(_)) {
+            waiting.retain(|other| !matches!(other, Update::Fleet(_)));
+        }
         if waiting.len() >= SECONDS_MAX
             && let Some(oldest) = waiting.iter().position(is_short_lived)
         {
@@ -168,6 +174,11 @@ impl Screen {
                 if matches!(&self.focus, Focus::Detail(of, _) if of.question() == key) {
                     self.past_of_key = Some(past);
                 }
+            }
+            Update::Fleet(fleet) => {
+                let selected = self.selected_key();
+                (self.fleet, self.notice) = (Some(*fleet), None);
+                self.select(selected.as_ref());
             }
             Update::Trouble(trouble) => self.notice = Some(trouble),
             Update::Ended(why) => self.ended = Some(why),
@@ -258,9 +269,10 @@ impl Screen {
             return (all, nth);
         }
         let all = self.report.as_ref().map(|report| lists(report, self.by)).unwrap_or_default();
-        let all = match self.open() {
-            Some(live) => with_open(all, live, self.by),
-            None => all,
+        let all = match (&self.fleet, self.open()) {
+            (Some(fleet), _) => fleet.lists(self.by).to_vec(),
+            (None, Some(live)) => with_open(all, live, self.by),
+            (None, None) => all,
         };
         let nth = all.iter().position(|list| list.name == self.list).unwrap_or(0);
         (all, nth)
@@ -487,6 +499,10 @@ impl Screen {
     }
 
     fn switch_window(&mut self) {
+        if self.fleet.is_some() {
+            return self.told =
+                Some("a fleet has no open window: routers report a window when it has ended".to_owned());
+        }
         let selected = self.selected_key();
         self.wants_report = self.past.is_some() || !self.wants_report;
         (self.past, self.awaited) = (None, None);
@@ -508,7 +524,7 @@ impl Screen {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::{history::tests::second, past::tests::past};
+    use crate::{history::tests::second, past::tests::past, picture::press};
 
     /// The golden report, which has masked addresses.
     pub fn golden() -> Report {
@@ -520,25 +536,6 @@ pub mod tests {
         let mut screen = Screen { now: report.window.end, kind: "live".to_owned(), ..Screen::default() };
         screen.take(Update::Report(Box::new(report)));
         screen
-    }
-
-    pub fn press(screen: &mut Screen, keys: &str) -> Effect {
-        let mut effect = Effect::Draw;
-        for key in keys.chars() {
-            let code = match key {
-                '\n' => KeyCode::Enter,
-                '\t' => KeyCode::Tab,
-                '\x1b' => KeyCode::Esc,
-                '\x08' => KeyCode::Backspace,
-                '↓' => KeyCode::Down,
-                '↑' => KeyCode::Up,
-                '⇱' => KeyCode::Home,
-                '⇲' => KeyCode::End,
-                other => KeyCode::Char(other),
-            };
-            effect = screen.press(KeyEvent::new(code, KeyModifiers::NONE));
-        }
-        effect
     }
 
     fn selected(screen: &mut Screen) -> String {

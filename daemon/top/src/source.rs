@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use weir_report::{KeyHistory, Live, Report, Row, Second};
 
-use crate::past::{Look, Past};
+use crate::{
+    fleet::Fleet,
+    past::{Look, Past},
+};
 
 /// The answer about a key.
 #[derive(Clone, Debug)]
@@ -31,6 +34,8 @@ pub enum Update {
     Past(Look, Result<Box<Past>, String>),
     /// The answer to [`Request::PastOfKey`] for this key, or why there is none.
     PastOfKey(String, Result<Box<KeyHistory>, String>),
+    /// The newest window of a fleet, instead of seconds and reports.
+    Fleet(Box<Fleet>),
     /// A problem that is shown until the next update, such as a lost connection.
     Trouble(String),
     /// The source has ended, for this reason.
@@ -60,7 +65,7 @@ pub enum Request {
     },
 }
 
-/// A running weir, or a replayed capture. No method blocks: slow work is done on another thread.
+/// A running weir, a replayed capture, or a fleet. No method blocks: slow work is done on another thread.
 pub trait Source {
     /// The next update that has arrived, if any.
     fn next(&mut self) -> Option<Update>;

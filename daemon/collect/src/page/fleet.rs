@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use serde_json::Value;
+use weir_report::late_after;
 
 use super::super::{
     counters::Duplicates,
@@ -14,11 +15,7 @@ use super::super::{
 
 /// How many gaps and tombstones are listed.
 const LISTED_MAX: u32 = 100;
-/// An observer is late if no report came for this many windows and this many seconds more. The longest of its last
-/// windows counts, because the first and the last window of a run are short. The dashboard for Grafana has the same
-/// rule, and a test compares them.
-const LATE_WINDOWS: f64 = 3.0;
-const LATE_SECONDS: f64 = 30.0;
+/// Whether an observer is late is judged by the longest of so many last windows.
 const LATE_OF_LAST: u32 = 5;
 
 /// The fleet, as the database shows it.
@@ -196,7 +193,7 @@ fn last(connection: &Connection, observer: &str) -> rusqlite::Result<Option<Last
         "SELECT max((julianday(window_end) - julianday(window_start)) * 86400) FROM reports WHERE number IN {LAST_WINDOWS}"
     );
     let longest: f64 = connection.query_row(&sql, params![observer, LATE_OF_LAST], |row| row.get(0))?;
-    last.late_after_seconds = LATE_WINDOWS * longest + LATE_SECONDS;
+    last.late_after_seconds = late_after(longest);
     Ok(Some(last))
 }
 
@@ -221,7 +218,7 @@ impl LastReport {
             seconds: report["window"]["seconds"].as_f64().unwrap_or(seconds),
             received_at,
             delay_seconds,
-            late_after_seconds: LATE_WINDOWS * seconds + LATE_SECONDS,
+            late_after_seconds: late_after(seconds),
             version: report["observer"]["version"].as_str().map(str::to_owned),
             packets: report["totals"]["packets"].as_u64().unwrap_or_default(),
             bytes: report["totals"]["bytes"].as_u64().unwrap_or_default(),

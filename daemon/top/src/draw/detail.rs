@@ -145,7 +145,11 @@ fn is_related(key: &Key, other: &Key) -> bool {
 
 /// The source's answer.
 fn known(screen: &Screen, paint: Paint) -> Vec<Vec<Piece>> {
-    let mut lines = vec![vec![Piece::new("all views, listed or not (weir ask)", paint.faint())]];
+    let caption = match screen.fleet {
+        Some(_) => "all lists of the fleet, listed there or not",
+        None => "all views, listed or not (weir ask)",
+    };
+    let mut lines = vec![vec![Piece::new(caption, paint.faint())]];
     let text = |text: &str| vec![Piece::new(format!("  {text}"), paint.plain())];
     match &screen.known {
         None if screen.can_ask => lines.push(text("asking")),

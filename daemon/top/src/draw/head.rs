@@ -1,7 +1,9 @@
 //! The upper part of the screen: title, interfaces, reliability of the numbers, distinct and new flows, alerts.
 
+use std::fmt::Display;
+
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Alert, Distinct, Interface, Live, NewFlows, Report, Unique};
+use weir_report::{Alert, Distinct, Estimate, Interface, Live, NewFlows, Report, Unique};
 use weir_system::numbers::{count, percent, scaled};
 
 use super::{
@@ -10,6 +12,7 @@ use super::{
     spark::spark,
 };
 use crate::{
+    fleet::{Fact, Fleet},
     history::{Line, Rate},
     list::By,
     past::{self, Look, Past},
@@ -43,6 +46,10 @@ pub fn title(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
         let name = fit(&clean(&format!("{}{site}", report.observer.name)), room);
         pieces.extend((!name.is_empty()).then(|| Piece::new(name, paint.strong())));
     }
+    if let Some(fleet) = &screen.fleet {
+        let of = if fleet.routers.len() == 1 { "router" } else { "routers" };
+        pieces.push(Piece::new(format!("{} {of}", fleet.routers.len()), paint.strong()));
+    }
     pieces.extend(shown);
     sheet.words(pieces);
 }
@@ -55,10 +62,10 @@ fn shown(screen: &Screen, paint: Paint) -> Vec<Piece> {
     }
     let (lists, nth) = screen.lists();
     let is_open = lists.get(nth).is_some_and(|list| list.is_open);
-    let mut pieces = match (screen.open().filter(|_| is_open), &screen.report) {
+    let mut pieces: Vec<Piece> = match (screen.open().filter(|_| is_open), &screen.report) {
         (Some(live), _) => open(live, screen.now, paint).into(),
         (None, Some(report)) => closed(report, screen.now, paint).into(),
-        (None, None) => Vec::new(),
+        (None, None) => screen.fleet.iter().flat_map(|fleet| of_fleet(fleet, screen.now, paint)).collect(),
     };
     let kind = match &screen.ended {
         Some(why) => Some(Piece::new(clean(why), paint.warning())),
@@ -96,12 +103,20 @@ fn passed(look: Look, past: &Past, now: Timestamp, paint: Paint) -> [Piece; 3] {
             format!("{} to {date}{} UTC", lasting(length), time(window.end))
         }
     };
-    let ago = match age(window.end, now) {
+    [
+        Piece::new(shown, paint.strong()),
+        Piece::new(ago(window.end, now), paint.plain()),
+        Piece::new("NOT LIVE", paint.warning()),
+    ]
+}
+
+fn ago(time: Timestamp, now: Timestamp) -> String {
+    match age(time, now) {
         seconds @ 0..120 => format!("{seconds} s ago"),
         seconds @ 120..7200 => format!("{} min ago", seconds / 60),
-        seconds => format!("{} h ago", seconds / 3600),
-    };
-    [Piece::new(shown, paint.strong()), Piece::new(ago, paint.plain()), Piece::new("NOT LIVE", paint.warning())]
+        seconds @ 7200..172_800 => format!("{} h ago", seconds / 3600),
+        seconds => format!("{} d ago", seconds / 86_400),
+    }
 }
 
 /// A duration in words, to the second.
@@ -120,6 +135,18 @@ fn closed(report: &Report, now: Timestamp, paint: Paint) -> [Piece; 2] {
     let is_late = age as f64 > LATE.max(2.0 * report.window.seconds);
     let style = if is_late { paint.warning() } else { paint.plain() };
     [Piece::new(window, paint.plain()), Piece::new(format!("{age} s ago"), style)]
+}
+
+/// The window of a fleet, and the time since its end.
+fn of_fleet(fleet: &Fleet, now: Timestamp, paint: Paint) -> Vec<Piece> {
+    let Some((start, end)) = fleet.window else { return Vec::new() };
+    let window = format!("{}{} – {} UTC", date(end, now), time(start), time(end));
+    let so_far = fleet.is_open.then(|| Piece::new("so far", paint.warning()));
+    [Piece::new(window, paint.plain())]
+        .into_iter()
+        .chain(so_far)
+        .chain([Piece::new(ago(end, now), paint.plain())])
+        .collect()
 }
 
 /// The open window, and how long it has been open.
@@ -144,6 +171,9 @@ pub fn interfaces(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: u
             paint,
             lines,
         );
+    }
+    if let Some(fleet) = &screen.fleet {
+        return rates(&fleet.lines(lines), screen.by, sheet, paint, lines);
     }
     let all: Vec<_> = screen.history.lines().iter().map(|line| (line, line.now())).collect();
     if all.is_empty() {
@@ -224,6 +254,10 @@ pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     if let Some(past) = screen.past() {
         gaps(past, screen.now, sheet, paint);
         return sheet.words(accounts(&past.union.interfaces, 0, sheet.columns() >= WIDE, paint));
+    }
+    if let Some(fleet) = &screen.fleet {
+        sheet.wrap(fleet.facts.iter().map(|Fact { text, is_good }| judged(clean(text), *is_good, paint)));
+        return sheet.line([Piece::new(clean(&fleet.note), paint.faint())]);
     }
     let Some(report) = screen.report.as_ref() else {
         let text = match (&screen.ended, &screen.live) {
@@ -319,6 +353,9 @@ pub fn troubles(screen: &Screen) -> Vec<String> {
         all.extend(of.filter_map(|of| Some(format!("{}: {}", of.name, of.trouble.as_ref()?))));
         return all;
     }
+    if let Some(fleet) = &screen.fleet {
+        all.extend(fleet.all_troubles());
+    }
     if let Some(second) = &screen.second {
         all.extend(second.troubles.iter().cloned());
         let of = second.interfaces.iter().filter_map(|of| Some(format!("{}: {}", of.name, of.trouble.as_ref()?)));
@@ -346,11 +383,33 @@ pub fn distinct(unique: &Unique, new: &NewFlows, sheet: &mut Sheet<'_>, paint: P
         if is_wide { ["sources", "destinations", "flows", "new flows"] } else { ["src", "dst", "flows", "new"] };
     let of = |Distinct { value, lower, upper, .. }: Distinct| [value, lower, upper];
     let numbers = [of(unique.src_ip), of(unique.dst_ip), of(unique.flows), [new.value, new.lower, new.upper]];
+    counts(names.into_iter().zip(numbers), sheet, paint);
+}
+
+/// Draws the distinct counts of a fleet.
+pub fn distinct_of_fleet(fleet: &Fleet, sheet: &mut Sheet<'_>, paint: Paint) {
+    let is_wide = sheet.columns() >= WIDE;
+    let name = |name: &str| match (name.strip_prefix("unique."), is_wide) {
+        (Some("src_ip"), true) => "sources".to_owned(),
+        (Some("dst_ip"), true) => "destinations".to_owned(),
+        (Some("src_ip"), false) => "src".to_owned(),
+        (Some("dst_ip"), false) => "dst".to_owned(),
+        (Some(other), _) => clean(other),
+        (None, _) => clean(name),
+    };
+    if !fleet.distinct.is_empty() {
+        let numbers = |of: &Estimate| [of.value, of.lower, of.upper];
+        counts(fleet.distinct.iter().map(|(of, count)| (name(of), numbers(count))), sheet, paint);
+    }
+}
+
+/// A line of numbers with their bounds.
+fn counts<N: Display>(all: impl IntoIterator<Item = (N, [u64; 3])>, sheet: &mut Sheet<'_>, paint: Paint) {
     let mut pieces = Vec::new();
-    if is_wide {
+    if sheet.columns() >= WIDE {
         pieces.push(Piece::new("distinct", paint.faint()));
     }
-    for (name, [value, lower, upper]) in names.into_iter().zip(numbers) {
+    for (name, [value, lower, upper]) in all {
         // Of several windows together: as many as in any one of them, or as many as all of them have.
         let number = match upper - upper.min(value) > value {
             true => format!("{} to {}", count(lower), count(upper)),

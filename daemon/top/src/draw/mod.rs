@@ -31,6 +31,8 @@ const LINES_PER_ALERT: usize = 12;
 const LINES_OF_DETAIL: usize = 30;
 /// The keys at the bottom.
 const KEYS: &str = "?help  Tab list  Enter row  /filter  < > step back  t span  Space hold  q quit";
+/// The same of a fleet.
+const KEYS_OF_FLEET: &str = "?help  Tab list  Enter row  /filter  b p order  Space hold  q quit";
 /// The same of a time that has passed.
 const KEYS_OF_PAST: &str = "< > step  Home oldest  End now  t span  Tab list  Enter row  /filter  q quit";
 
@@ -47,7 +49,7 @@ pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) 
     let foot_lines = told.len().clamp(1, lines.max(1));
     head::title(screen, sheet, paint);
     if screen.focus == Focus::Help {
-        help::help(sheet, paint);
+        help::help(screen.fleet.is_some(), sheet, paint);
     } else {
         head::interfaces(screen, sheet, paint, (lines / LINES_PER_INTERFACE).max(1));
         head::trust(screen, sheet, paint);
@@ -74,6 +76,9 @@ fn counts(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, alerts: usize) {
     if let Some(past) = screen.past() {
         head::distinct(&past.union.unique, &past.union.new_flows, sheet, paint);
         return head::past_alerts(past, sheet, paint);
+    }
+    if let Some(fleet) = &screen.fleet {
+        return head::distinct_of_fleet(fleet, sheet, paint);
     }
     let report = screen.report.as_ref();
     match (screen.open(), report) {
@@ -122,7 +127,10 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
         Focus::List if screen.filter.is_empty() && screen.past().is_some() => {
             sheet.line([Piece::new(KEYS_OF_PAST, paint.faint())]);
         }
-        Focus::List if screen.filter.is_empty() => sheet.line([Piece::new(KEYS, paint.faint())]),
+        Focus::List if screen.filter.is_empty() => {
+            let keys = if screen.fleet.is_some() { KEYS_OF_FLEET } else { KEYS };
+            sheet.line([Piece::new(keys, paint.faint())]);
+        }
         Focus::List => sheet.line([
             Piece::new(format!("filter {}", clean(&screen.filter_text)), paint.strong()),
             Piece::new("   / changes it, Esc clears it", paint.faint()),

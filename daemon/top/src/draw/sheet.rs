@@ -65,6 +65,22 @@ impl<'b> Sheet<'b> {
         }
     }
 
+    /// Writes all of these pieces, two blanks apart, in as many lines as they need.
+    pub fn wrap(&mut self, pieces: impl IntoIterator<Item = Piece>) {
+        let (mut line, mut used) = (Vec::new(), 0);
+        for piece in pieces {
+            let more = width(&piece.text) + GAP;
+            // The last piece of a line needs no blanks after it.
+            if used + more > self.columns() + GAP && used > 0 {
+                self.line(std::mem::take(&mut line));
+                used = 0;
+            }
+            used += more;
+            line.extend([piece, Piece::new(" ".repeat(GAP), Style::new())]);
+        }
+        self.line(line);
+    }
+
     /// Writes as many of these pieces as fit in a line, two blanks apart. A piece that does not fit is left out.
     pub fn words(&mut self, pieces: impl IntoIterator<Item = Piece>) {
         let (mut used, mut fitting) = (0, Vec::new());

@@ -81,11 +81,12 @@ impl<'l> Measure<'l> {
         }
     }
 
-    /// The largest possible error.
+    /// The largest possible error, or the upper bound of a number that is a lower bound.
     pub fn error(&self, estimate: &Estimate) -> String {
         let Estimate { value, lower, upper, sampled: _ } = *estimate;
         match value.saturating_sub(lower).max(upper.saturating_sub(value)) {
             0 => "exact".to_owned(),
+            _ if self.list.is_floor => self.text(upper),
             off => format!("±{}", self.text(off)),
         }
     }
@@ -111,8 +112,12 @@ impl<'l> Measure<'l> {
         let order = if self.by == By::Bytes { "bytes" } else { "packets" };
         let by = self.list.counted.as_deref().unwrap_or(order);
         let confidence = (self.list.confidence * 10_000.0).round() / 100.0;
+        let bounds = if self.list.is_floor { "" } else { "± " };
         // The bounds hold always, not only with some probability.
-        if confidence == 100.0 { format!("by {by}, ± certain") } else { format!("by {by}, ± at {confidence} %") }
+        match confidence {
+            100.0 => format!("by {by}, {bounds}certain"),
+            _ => format!("by {by}, {bounds}at {confidence} %"),
+        }
     }
 }
 
@@ -179,17 +184,21 @@ fn head(measure: &Measure<'_>, columns: &Columns, full: u64, sheet: &mut Sheet<'
     let column = |caption: &str, columns: usize| {
         if columns == 0 { String::new() } else { " ".repeat(GAP) + &right(caption, columns) }
     };
-    let unit = match (measure.list.counted.is_some(), measure.by) {
+    let [mut number, other] = match (measure.list.counted.is_some(), measure.by) {
         (true, _) => ["count", ""],
         (false, By::Bytes) => ["rate", "packets"],
         (false, By::Packets) => ["rate", "bytes"],
     };
-    text += &column(unit[0], RATE);
-    text += &column("±", columns.error);
+    let mut error = "±";
+    if measure.list.is_floor {
+        (number, error) = ("at least", "at most");
+    }
+    text += &column(number, RATE);
+    text += &column(error, columns.error);
     text += &column("share", columns.share);
     let bar = right(&measure.text(full), columns.bar);
     text += &column(&if bar.starts_with("  ") { bar.replacen(' ', "0", 1) } else { bar }, columns.bar);
-    text += &column(unit[1], columns.other);
+    text += &column(other, columns.other);
     sheet.line([Piece::new(text, paint.faint())]);
 }
 
@@ -204,13 +213,14 @@ fn write_row(
     let Row { entry, shown } = row;
     let estimate = entry.amount.of(measure.by);
     let mark = if is_selected { ">" } else { " " };
+    let doubt = if entry.is_certain { " " } else { "?" };
     let key = if columns.is_folded { shown[0].clone() } else { shown.join(" ") };
     let column = |text: &str, columns: usize| {
         if columns == 0 { String::new() } else { " ".repeat(GAP) + &right(text, columns) }
     };
     let bar = whisker(&estimate, full, columns.bar);
     let mut pieces = vec![
-        Piece::new(format!("{mark}{} ", right(&entry.rank.to_string(), RANK - 2)), paint.faint()),
+        Piece::new(format!("{mark}{}{doubt}", right(&entry.rank.to_string(), RANK - 2)), paint.faint()),
         Piece::new(left(&key, columns.key), paint.plain()),
         Piece::new(column(&measure.text(estimate.value), RATE), paint.strong()),
         Piece::new(column(&measure.error(&estimate), columns.error), paint.faint()),

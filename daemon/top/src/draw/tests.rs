@@ -16,9 +16,10 @@ use crate::{
     history::tests::second,
     list::{By, of_union},
     past::{Look, earlier, later, tests::past},
+    picture::{self, press},
     screen::{
         Screen,
-        tests::{golden, press, screen},
+        tests::{golden, screen},
     },
     source::{KeyDetails, Request, Update},
 };
@@ -60,17 +61,8 @@ fn drawn(screen: &mut Screen, (columns, lines): (u16, u16), paint: Paint) -> Buf
     terminal.backend().buffer().clone()
 }
 
-fn lines(buffer: &Buffer) -> Vec<String> {
-    let area = buffer.area;
-    let line = |y| {
-        let cells = (0..area.width).map(|x| buffer[(x, y)].symbol());
-        cells.collect::<String>().trim_end().to_owned()
-    };
-    (0..area.height).map(line).collect()
-}
-
 fn text(screen: &mut Screen, size: (u16, u16)) -> String {
-    lines(&drawn(screen, size, Paint::new(false))).join("\n") + "\n"
+    picture::text(&drawn(screen, size, Paint::new(false)))
 }
 
 /// A screen after two minutes, with a report of IPv4 addresses that are not masked.
@@ -448,7 +440,7 @@ fn a_replay_that_measures_nothing_says_why() {
 #[test]
 fn without_colour_nothing_is_coloured_and_nothing_is_missing() {
     let [plain, colored] = [false, true].map(|color| drawn(&mut busy(), (80, 24), Paint::new(color)));
-    assert_eq!(lines(&plain), lines(&colored));
+    assert_eq!(picture::text(&plain), picture::text(&colored));
     let has_color = |buffer: &Buffer| buffer.content.iter().any(|cell| cell.fg != Color::Reset);
     assert_eq!([has_color(&plain), has_color(&colored)], [false, true]);
 }
