@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use weir_report::{
     Distinct, Estimate, Interface, Ledger, NewFlows, Report, Top, TopDestination, TopFlow, TopPair, TopService,
-    TopSource, Unique,
+    TopSource, TopUnlisted, Unique,
 };
 
 use crate::{
@@ -59,6 +59,10 @@ pub fn report_of(nth: i64, length: i64, sources: &[(u32, u64)]) -> Report {
         top.confidence = 1.0;
         top.sources = (1..).zip(sources).map(|(rank, source)| row(rank, source)).collect();
         top.sources.sort_by_key(|row| std::cmp::Reverse(row.packets.value));
+        let most = top.sources.get(10).map_or(0, |row| row.packets.value);
+        let most = if top.by == "packets" { most } else { most * 100 };
+        let [flows, sources, destinations, pairs, services] = [most + 1, most, most + 2, most + 3, most + 4].map(Some);
+        top.unlisted = TopUnlisted { flows, sources, destinations, pairs, services };
         top.sources.truncate(10);
     }
     let distinct = Distinct { value: 1000, lower: 984, upper: 1016, confidence: 0.999 };
@@ -107,6 +111,10 @@ pub fn worst(nth: i64, random: &mut Random) -> Report {
         *top = Top { confidence: 0.99, ..top.clone() };
         (top.flows, top.pairs, top.sources) = (Vec::new(), Vec::new(), Vec::new());
         (top.destinations, top.services) = (Vec::new(), Vec::new());
+        let mut most = || Some(counts().0.value);
+        let unlisted =
+            TopUnlisted { flows: most(), sources: most(), destinations: most(), pairs: most(), services: most() };
+        top.unlisted = unlisted;
         for (rank, [src_ip, dst_ip, other_source, other_destination]) in keys {
             let [src_port, dst_port, port] = [1, 2, 3].map(|_| counts().0.value as u16);
             let proto = proto.clone();

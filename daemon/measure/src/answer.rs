@@ -99,7 +99,7 @@ impl Answer {
                     Some(slot) => by_slot.get(slot).copied().unwrap_or_default(),
                     None => sketch.total,
                 };
-                rank(question, sketch.held(), total_of, (&uncertainties, uncertainty))
+                rank(question, sketch.held(), Some(sketch.most_of_others()), total_of, (&uncertainties, uncertainty))
             }
             Measure::NewFlows => vec![count_new(question, sketch.held(), sketch.total, uncertainty)],
             Measure::Flows | Measure::Distinct(_) => count(question, sketch, uncertainty),
@@ -135,16 +135,19 @@ pub(super) fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
     if question.view.per_interface { question.by.slot(key) } else { None }
 }
 
-/// The largest of these keys. `total_of` has the sum of an interface slot or of all.
+/// The largest of these keys. `others` is an upper bound for each key that is not one of these. `total_of` has the sum of
+/// an interface slot or of all.
 pub(super) fn rank(
     question: &Question,
     keys: impl Iterator<Item = KeyEstimate<ViewKey>>,
+    others: Option<Tally>,
     total_of: impl Fn(Option<usize>) -> Tally,
     (uncertainties, window): (&ViewUncertainty, &Uncertainty),
 ) -> Vec<Table> {
     let top = question.view.top;
     // Keep one more than is listed: it shows how large a listed key had to be.
     let mut tables: BTreeMap<Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2]> = BTreeMap::new();
+    let mut unlisted = Unlisted(others.unwrap_or_default());
     if !question.view.per_interface {
         tables.insert(None, Default::default());
     }
@@ -152,8 +155,11 @@ pub(super) fn rank(
         let value = Metric::each(|metric| metric.of(held.value).min(metric.of(uncertainties.total())));
         let held = KeyEstimate { value, ..held };
         let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
-        keep_largest(by_bytes, top + 1, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
-        keep_largest(by_packets, top + 1, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
+        let left = [
+            keep_largest(by_bytes, top + 1, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key)),
+            keep_largest(by_packets, top + 1, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key)),
+        ];
+        unlisted.see(left.each_ref().map(Option::as_slice));
     }
     let top = top.min((question.rows_max / tables.len().max(1)).max(1));
     let list = |candidates: Vec<KeyEstimate<ViewKey>>,
@@ -167,7 +173,7 @@ pub(super) fn rank(
         rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
         rows
     };
-    let table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2])| {
+    let mut table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2])| {
         let uncertainty = uncertainties.of_slot(slot, window);
         let mut total = if question.has_total {
             let sum = total_of(slot);
@@ -176,13 +182,37 @@ pub(super) fn rank(
         } else {
             uncertainty.as_total()
         };
+        unlisted.see([&by_bytes, &by_packets].map(|list| list.get(top..).unwrap_or_default()));
+        // In a table of one interface, only keys of that interface may have a row.
+        let is_known = others.is_some() && slot.is_none();
         let rows = Rows::Tallies(Ranking {
+            unlisted: is_known.then(|| unlisted.bound(&uncertainty)),
             by_bytes: list(by_bytes, Metric::Bytes, &uncertainty, &mut total),
             by_packets: list(by_packets, Metric::Packets, &uncertainty, &mut total),
         });
         Table { slot, total: question.has_total.then_some(total), rows }
     };
-    tables.into_iter().map(table).collect()
+    tables.into_iter().map(&mut table).collect()
+}
+
+/// Upper bounds for the keys without a row: bytes in the order by bytes, and packets in the order by packets.
+struct Unlisted(Tally);
+
+impl Unlisted {
+    /// Notes keys that have no row in the order by bytes, and in that by packets.
+    fn see(&mut self, [by_bytes, by_packets]: [&[KeyEstimate<ViewKey>]; 2]) {
+        for key in by_bytes {
+            self.0.bytes = self.0.bytes.max(key.upper.bytes);
+        }
+        for key in by_packets {
+            self.0.packets = self.0.packets.max(key.upper.packets);
+        }
+    }
+
+    /// The most that such a key truly has.
+    fn bound(&self, uncertainty: &ViewUncertainty) -> Tally {
+        Metric::each(|metric| uncertainty.bounds(metric, Tally::default(), self.0).1)
+    }
 }
 
 fn count(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) -> Vec<Table> {
@@ -272,7 +302,7 @@ pub(super) fn count_new(
     let top = question.view.top;
     let mut largest: Vec<KeyEstimate<ViewKey>> = Vec::new();
     for held in keys {
-        keep_largest(&mut largest, top, held, |held| (Reverse(held.value.packets), held.key));
+        _ = keep_largest(&mut largest, top, held, |held| (Reverse(held.value.packets), held.key));
     }
     let row = |held: KeyEstimate<ViewKey>| (held.key, new_flows(total, held, uncertainty));
     let mut rows: Vec<_> = largest.into_iter().map(row).collect();

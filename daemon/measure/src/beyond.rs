@@ -115,7 +115,7 @@ impl List {
         }
         let other = if self.order == Metric::Bytes { Metric::Packets } else { Metric::Bytes };
         let order = |c: &Candidate| (Reverse((self.order.of(c.beyond), other.of(c.beyond))), c.held.key);
-        keep_largest(&mut self.largest, most, Candidate { held, members, beyond }, order);
+        _ = keep_largest(&mut self.largest, most, Candidate { held, members, beyond }, order);
     }
 
     fn rows(self, top: usize, uncertainty: &ViewUncertainty) -> Vec<RankedPrefix> {

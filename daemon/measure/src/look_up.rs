@@ -70,7 +70,7 @@ impl Answer {
             found.reduce(closer).map(KeyValue::Sums)
         };
         self.tables.iter().find_map(|table| match &table.rows {
-            Rows::Tallies(Ranking { by_bytes, by_packets }) => sums([by_bytes, by_packets]),
+            Rows::Tallies(Ranking { by_bytes, by_packets, unlisted: _ }) => sums([by_bytes, by_packets]),
             Rows::Prefixes(RankedPrefixes { by_bytes, by_packets }) => {
                 let rows = by_bytes.iter().chain(by_packets).map(|row| row.all);
                 rows.filter(|row| row.key == *key).reduce(closer).map(KeyValue::Sums)

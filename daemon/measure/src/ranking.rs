@@ -10,11 +10,14 @@ pub struct Ranking<K> {
     pub by_bytes: Vec<Ranked<K>>,
     /// By packets.
     pub by_packets: Vec<Ranked<K>>,
+    /// The most bytes of a key that is not in `by_bytes`, and the most packets of one that is not in `by_packets`, if
+    /// that is known.
+    pub unlisted: Option<Tally>,
 }
 
 impl<K> Default for Ranking<K> {
     fn default() -> Self {
-        Self { by_bytes: Vec::new(), by_packets: Vec::new() }
+        Self { by_bytes: Vec::new(), by_packets: Vec::new(), unlisted: None }
     }
 }
 
@@ -51,13 +54,16 @@ impl<K> Ranked<K> {
 }
 
 /// Adds to a list that holds the first `top` by `order`, in that order. The list never holds more, because the memory
-/// for the end of a window must not depend on the number of candidates.
-pub(super) fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, order: impl Fn(&T) -> O) {
+/// for the end of a window must not depend on the number of candidates. Returns what the list does not hold now: the
+/// new one, or the one whose place it took.
+pub(super) fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, order: impl Fn(&T) -> O) -> Option<T> {
     let place = list.partition_point(|kept| order(kept) < order(&new));
-    if place < top {
-        list.truncate(top - 1);
-        list.insert(place, new);
+    if place >= top {
+        return Some(new);
     }
+    let left = if list.len() == top { list.pop() } else { None };
+    list.insert(place, new);
+    left
 }
 
 #[cfg(test)]
@@ -75,7 +81,9 @@ mod tests {
             let mut kept = Vec::with_capacity(top);
             let capacity = kept.capacity();
             for n in &numbers {
-                keep_largest(&mut kept, top, *n, |n| Reverse(*n));
+                let full = kept.len() == top;
+                let left = keep_largest(&mut kept, top, *n, |n| Reverse(*n));
+                assert!(left.is_some() == full && left.is_none_or(|left| kept.iter().all(|kept| *kept > left)));
             }
             assert_eq!(kept, sorted[..top.min(500)]);
             assert_eq!(kept.capacity(), capacity);

@@ -15,7 +15,8 @@ use weir_sketch::hyperloglog::CONFIDENCE;
 use super::{
     Beyond, Bounds, Distinct, Estimate, Histograms, Interface, InterfaceRates, Ledger, NewFlows, Observer, Report,
     SCHEMA, SelfMetrics, Spread, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopPrefix,
-    TopService, TopSource, Totals, TotalsBounds, Unique, View, Window, protocol_name, rows, sizes as packet_sizes,
+    TopService, TopSource, TopUnlisted, Totals, TotalsBounds, Unique, View, Window, protocol_name, rows,
+    sizes as packet_sizes,
 };
 
 /// A report's observer and ids, including its number.
@@ -249,8 +250,19 @@ pub(super) fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, c
         packets,
         bytes,
     };
+    let unlisted = |standard: Standard| {
+        let unlisted = answers.get(views.standard(standard)?)?.ranking()?.unlisted?;
+        Some(if by == "bytes" { unlisted.bytes } else { unlisted.packets })
+    };
     Top {
         by: by.to_owned(),
+        unlisted: TopUnlisted {
+            flows: unlisted(Standard::Flows),
+            sources: unlisted(Standard::Sources),
+            destinations: unlisted(Standard::Destinations),
+            pairs: unlisted(Standard::Pairs),
+            services: unlisted(Standard::Services),
+        },
         sampling,
         confidence,
         flows: rows(Standard::Flows).map(flow).collect(),
@@ -321,18 +333,24 @@ mod tests {
     /// A summary with lists of this many rows: few large packets of 10.0.0.1, many small fragments of 10.0.1.1, and, if
     /// `more` is given, a source with more packets and bytes than both.
     fn summary(top: usize, more: Option<[u8; 4]>) -> (Arc<Views>, Summary) {
-        let (views, key) = (Views::built_in(&Estimates::default(), top), Key([1, 2]));
-        let seen = Seen::with_capacity(100, 0.01, key.id());
-        let record = |src: [u8; 4], class, (packets, bytes)| {
-            let [src, dst] = [src, [192, 0, 2, 9]].map(|ip| Address::from_v4_word(u32::from_ne_bytes(ip)));
-            let key = FlowKey::new(src, dst, 6, class).with_ports(50_000, 443);
-            Record { key, packets, bytes, sampling: 1, ..Record::default() }
-        };
         let mut records =
             vec![record([10, 0, 0, 1], 0, (3, 4_000)), record([10, 0, 1, 1], class::FRAGMENT, (20, 2_000))];
         records.extend(more.map(|source| record(source, 0, (100, 90_000))));
+        summary_of(top, &records)
+    }
+
+    fn record(src: [u8; 4], class: u8, (packets, bytes): (u32, u64)) -> Record {
+        let [src, dst] = [src, [192, 0, 2, 9]].map(|ip| Address::from_v4_word(u32::from_ne_bytes(ip)));
+        let key = FlowKey::new(src, dst, 6, class).with_ports(50_000, 443);
+        Record { key, packets, bytes, sampling: 1, ..Record::default() }
+    }
+
+    /// A summary of these records with lists of this many rows.
+    fn summary_of(top: usize, records: &[Record]) -> (Arc<Views>, Summary) {
+        let (views, key) = (Views::built_in(&Estimates::default(), top), Key([1, 2]));
+        let seen = Seen::with_capacity(100, 0.01, key.id());
         let mut shard = Box::new(Shard::new(&Estimates::default(), &views, key));
-        shard.absorb(&records, &seen);
+        shard.absorb(records, &seen);
         shard.settle(&seen);
         let mut window = [Closed::new(shard, Edge::empty(1))];
         let summary = Summary::merge(&mut window, &views, 1, FilterState::steadily(&seen), 0.999).unwrap();
@@ -356,6 +374,36 @@ mod tests {
                 assert_eq!(top.sources[nth].src_ip.to_string(), ip);
             }
         }
+    }
+
+    #[test]
+    fn a_key_without_a_row_has_at_most_what_the_list_says() {
+        // Bytes and packets have different orders. Of the most keys, not all can be candidates.
+        let counts = |nth: u32| (1 + nth % 61, 64 * u64::from(1 + nth % 97));
+        for keys in [2, 40, 60_000] {
+            let all: Vec<_> =
+                (0..keys).map(|nth: u32| record((nth + (10 << 24)).to_be_bytes(), 0, counts(nth))).collect();
+            let (views, summary) = summary_of(10, &all);
+            for by in ["bytes", "packets"] {
+                let of = |record: &Record| if by == "bytes" { record.bytes } else { record.packets.into() };
+                let top = list(&views, &summary.views, by, 1, 1.0);
+                let is_listed = |record: &&Record| top.sources.iter().any(|row| row.src_ip == record.key.src_ip());
+                let most = all.iter().filter(|record| !is_listed(record)).map(of).max().unwrap_or(0);
+                let total: u64 = all.iter().map(of).sum();
+                for unlisted in [top.unlisted.sources.unwrap(), top.unlisted.flows.unwrap()] {
+                    match keys {
+                        60_000 => {
+                            assert!((most..=most + total / 500).contains(&unlisted), "{by}: {unlisted} of {most}")
+                        }
+                        _ => assert_eq!(unlisted, most, "{by}: all keys are candidates"),
+                    }
+                }
+            }
+        }
+        let (views, summary) = summary_of(10, &[]);
+        let off = TopUnlisted::default();
+        assert_eq!(list(&views, &[], "bytes", 1, 1.0).unlisted, off, "there are no lists");
+        assert_eq!(list(&views, &summary.views, "bytes", 1, 1.0).unlisted.pairs, Some(0));
     }
 
     #[test]

@@ -487,6 +487,37 @@ pub struct Top {
     /// Unlisted means not in `destinations`.
     #[serde(default)]
     pub destination_prefixes: Vec<TopPrefix>,
+    /// The most that a key without a row has, for each list.
+    #[serde(default, skip_serializing_if = "TopUnlisted::is_unknown")]
+    pub unlisted: TopUnlisted,
+}
+
+/// Upper bounds for the keys that are not in a list, in bytes or packets as the lists are ordered. They hold with the
+/// lists' confidence, for keys as weir counts them, before addresses are masked. Absent for a list that weir does not
+/// make.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TopUnlisted {
+    /// Of each other flow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<u64>,
+    /// Of each other source address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<u64>,
+    /// Of each other destination address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destinations: Option<u64>,
+    /// Of each other pair of addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<u64>,
+    /// Of each other service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub services: Option<u64>,
+}
+
+impl TopUnlisted {
+    fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// One of the largest flows.

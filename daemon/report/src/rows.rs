@@ -47,6 +47,10 @@ pub struct View {
     /// The rows, the largest first. Absent if each interface has its own table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<Vec<Row>>,
+    /// The most that a key without a row has, in bytes or packets as the rows are ordered. Absent if each interface has
+    /// its own table, and if flows or different values are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlisted: Option<u64>,
     /// A table for each interface and direction that has rows. Absent if there is one table for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tables: Option<Vec<ViewTable>>,
@@ -249,6 +253,10 @@ impl View {
             confidence: answer.confidence,
             total: total.filter(|_| !view.per_interface),
             entropy: answer.entropy.as_ref().map(Entropy::new),
+            unlisted: answer.ranking().and_then(|ranking| ranking.unlisted).map(|most| match view.measure {
+                Measure::Packets => most.packets,
+                _ => most.bytes,
+            }),
             rows: one,
             tables: each,
         }

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use weir_common::ledger::Loss;
 use weir_config::Addresses;
 
-use self::list::{Entry, Listed, together};
+use self::list::{Entry, Listed, Order, cut, together, unlisted};
 pub use self::of_key::{KeySums, ListKey};
 use super::{
     Bounds, Distinct, Estimate, Interface, Ledger, NewFlows, Observer, Report, Row, Sums, Tally, TcpBounds, Top,
-    Totals, TotalsBounds, Unique, View, ViewTable, Window, instant,
+    TopUnlisted, Totals, TotalsBounds, Unique, View, ViewTable, Window, instant,
 };
 
 /// Maximum number of reports that are kept for a union.
@@ -170,15 +170,20 @@ impl Union {
 
     /// Keeps at most this many rows of each list and this many interfaces. Further interfaces are added up.
     pub fn trim(&mut self, rows: usize, interfaces: usize) {
-        for Top { flows, sources, destinations, pairs, services, .. } in [&mut self.top, &mut self.top_by_packets] {
-            flows.truncate(rows);
-            sources.truncate(rows);
-            destinations.truncate(rows);
-            pairs.truncate(rows);
-            services.truncate(rows);
+        for top in [&mut self.top, &mut self.top_by_packets] {
+            let by_packets = top.by == "packets";
+            let Top { flows, sources, destinations, pairs, services, unlisted, .. } = top;
+            cut(flows, &mut unlisted.flows, rows, by_packets);
+            cut(sources, &mut unlisted.sources, rows, by_packets);
+            cut(destinations, &mut unlisted.destinations, rows, by_packets);
+            cut(pairs, &mut unlisted.pairs, rows, by_packets);
+            cut(services, &mut unlisted.services, rows, by_packets);
         }
         for view in &mut self.views {
-            view.rows.iter_mut().for_each(|list| list.truncate(rows));
+            let by_packets = order(view).unwrap_or(false);
+            if let Some(list) = &mut view.rows {
+                cut(list, &mut view.unlisted, rows, by_packets);
+            }
             if let Some(tables) = &mut view.tables {
                 tables.truncate(interfaces);
                 tables.iter_mut().for_each(|table| table.rows.truncate(rows));
@@ -407,24 +412,45 @@ fn tcp(parts: &[&Interface]) -> super::TcpPackets {
 fn top(parts: &[Union], of: impl Fn(&Union) -> &Top) -> Top {
     let tops: Vec<_> = parts.iter().map(|part| (of(part), &part.totals)).collect();
     let by_packets = tops.last().is_some_and(|(top, _)| top.by == "packets");
+    let order = Order { by_packets, is_masked: addresses(parts).is_some() };
+    let (flows, of_flows) = list(&tops, order, |top| (&top.flows, top.unlisted.flows));
+    let (sources, of_sources) = list(&tops, order, |top| (&top.sources, top.unlisted.sources));
+    let (destinations, of_destinations) = list(&tops, order, |top| (&top.destinations, top.unlisted.destinations));
+    let (pairs, of_pairs) = list(&tops, order, |top| (&top.pairs, top.unlisted.pairs));
+    let (services, of_services) = list(&tops, order, |top| (&top.services, top.unlisted.services));
     Top {
         by: if by_packets { "packets" } else { "bytes" }.to_owned(),
         sampling: tops.iter().map(|(top, _)| top.sampling).max().unwrap_or(1),
         confidence: all_hold(tops.iter().map(|(top, _)| top.confidence)),
-        flows: list(&tops, by_packets, |top| &top.flows),
-        sources: list(&tops, by_packets, |top| &top.sources),
-        destinations: list(&tops, by_packets, |top| &top.destinations),
-        pairs: list(&tops, by_packets, |top| &top.pairs),
-        services: list(&tops, by_packets, |top| &top.services),
+        flows,
+        sources,
+        destinations,
+        pairs,
+        services,
         source_prefixes: Vec::new(),
         destination_prefixes: Vec::new(),
+        unlisted: TopUnlisted {
+            flows: of_flows,
+            sources: of_sources,
+            destinations: of_destinations,
+            pairs: of_pairs,
+            services: of_services,
+        },
     }
 }
 
-fn list<E: Entry>(tops: &[(&Top, &Totals)], by_packets: bool, entries: fn(&Top) -> &Vec<E>) -> Vec<E> {
-    let total = |totals: &Totals| Tally { packets: totals.packets, bytes: totals.bytes };
-    let windows: Vec<_> = tops.iter().map(|(top, totals)| Listed::of(entries(top), total(totals))).collect();
-    together(&windows, by_packets)
+/// A list over all windows, and the most that each other key has.
+fn list<E: Entry>(
+    tops: &[(&Top, &Totals)],
+    order: Order,
+    entries: fn(&Top) -> (&Vec<E>, Option<u64>),
+) -> (Vec<E>, Option<u64>) {
+    let windows = tops.iter().map(|(top, totals)| {
+        let (rows, unlisted) = entries(top);
+        Listed::of(rows, Tally { packets: totals.packets, bytes: totals.bytes }).at_most(unlisted, order)
+    });
+    let windows: Vec<_> = windows.collect();
+    (together(&windows, order.by_packets), unlisted(&windows, order))
 }
 
 /// A view over all windows; `None` if not every window has it, or if it cannot be summed.
@@ -434,15 +460,17 @@ fn view(last: &View, parts: &[Union]) -> Option<View> {
     let views: Vec<&View> = parts.iter().map(|part| part.views.iter().find(same)).collect::<Option<_>>()?;
     // Both addresses of a packet are hosts, so a packet counts for two keys.
     let counts_twice = last.by.iter().any(|field| field == "host" || field.starts_with("host/"));
-    let rows = match last.rows {
+    let of_order = Order { by_packets, is_masked: addresses(parts).is_some() };
+    let (rows, unlisted) = match last.rows {
         Some(_) => {
-            let windows: Option<Vec<_>> = views
-                .iter()
-                .map(|view| Some(listed(view.rows.as_ref()?, view.total.as_ref()?, counts_twice)))
-                .collect();
-            Some(together(&windows?, by_packets))
+            let windows = views.iter().map(|view| {
+                let list = listed(view.rows.as_ref()?, view.total.as_ref()?, counts_twice);
+                Some(list.at_most(view.unlisted, of_order))
+            });
+            let windows: Vec<_> = windows.collect::<Option<_>>()?;
+            (Some(together(&windows, by_packets)), unlisted(&windows, of_order))
         }
-        None => None,
+        None => (None, None),
     };
     let tables = match last.tables {
         Some(_) => Some(tables(&views, parts, by_packets, counts_twice)?),
@@ -454,6 +482,7 @@ fn view(last: &View, parts: &[Union]) -> Option<View> {
         total: totals().try_fold(None, |sum, total| Some(Some(sums(sum, total?)))).flatten(),
         entropy: None,
         rows,
+        unlisted,
         tables,
         ..last.clone()
     })

@@ -41,8 +41,8 @@ fn of_question(question: &Question, sketch: &ViewSketch) -> Vec<ViewKey> {
     let mut tables: BTreeMap<Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2]> = BTreeMap::new();
     for held in sketch.held() {
         let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
-        keep_largest(by_bytes, room, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
-        keep_largest(by_packets, room, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
+        _ = keep_largest(by_bytes, room, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key));
+        _ = keep_largest(by_packets, room, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key));
     }
     let few = KEYS_PER_ROW * rows_of_each(question, tables.len());
     let lists = tables.into_values().flatten();

@@ -180,7 +180,7 @@ fn tables(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) ->
                 Some(slot) => sums.by_slot.get(&slot).copied().unwrap_or_default(),
                 None => sums.total,
             };
-            rank(question, keys().filter(has_some), total_of, (&uncertainties, uncertainty))
+            rank(question, keys().filter(has_some), None, total_of, (&uncertainties, uncertainty))
         }
         Measure::NewFlows => vec![count_new(question, keys().filter(has_some), sums.total, uncertainty)],
         Measure::Flows | Measure::Distinct(_) => {

@@ -90,6 +90,39 @@ impl<'r, E: Entry> Listed<'r, E> {
         }
         Self { rows, others }
     }
+
+    /// The same if a key without a row has at most this, in bytes or packets as the rows are ordered.
+    pub(super) fn at_most(mut self, unlisted: Option<u64>, Order { by_packets, is_masked }: Order) -> Self {
+        // Several addresses may have become one.
+        if let Some(unlisted) = unlisted.filter(|_| !is_masked) {
+            let others = if by_packets { &mut self.others.packets } else { &mut self.others.bytes };
+            *others = unlisted.min(*others);
+        }
+        self
+    }
+}
+
+/// The order of a list.
+#[derive(Clone, Copy)]
+pub(super) struct Order {
+    /// Whether its rows are ordered by packets, not bytes.
+    pub(super) by_packets: bool,
+    /// Whether parts of addresses are left out.
+    pub(super) is_masked: bool,
+}
+
+/// The most that a key has over all windows that is listed in none, in bytes or packets as the rows are ordered.
+pub(super) fn unlisted<E>(windows: &[Listed<'_, E>], order: Order) -> Option<u64> {
+    let others = windows.iter().map(|of| if order.by_packets { of.others.packets } else { of.others.bytes });
+    (!order.is_masked).then(|| others.fold(0, u64::saturating_add))
+}
+
+/// Keeps this many rows. The keys of the others count as unlisted.
+pub(super) fn cut<E: Entry>(list: &mut Vec<E>, unlisted: &mut Option<u64>, rows: usize, by_packets: bool) {
+    let others = list.get(rows..).unwrap_or_default().iter().filter_map(Entry::counts);
+    let most = others.map(|of| if by_packets { of.packets.upper } else { of.bytes.upper }).max();
+    *unlisted = unlisted.map(|unlisted| unlisted.max(most.unwrap_or(0)));
+    list.truncate(rows);
 }
 
 /// A sum over some windows. It cannot overflow.

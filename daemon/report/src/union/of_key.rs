@@ -7,7 +7,7 @@ use weir_config::names::protocol::{protocol_name, protocol_number};
 
 use super::{
     Union,
-    list::{Entry, Listed},
+    list::{Entry, Listed, Order},
     listed, order,
 };
 use crate::{Row, Sums, Tally, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, View};
@@ -118,26 +118,30 @@ impl Union {
             return [by_bytes?, by_packets?].into_iter().find(|of| of.sums.is_some()).or(by_bytes);
         };
         let view = self.views.iter().find(|of| of.name == *view)?;
-        order(view)?;
-        in_view(view, key)
+        in_view(view, key, Order { by_packets: order(view)?, is_masked: self.addresses.is_some() })
     }
 
     fn in_top(&self, top: &Top, key: &ListKey) -> Option<KeySums> {
         let total = Tally { packets: self.totals.packets, bytes: self.totals.bytes };
-        let Top { confidence, flows, sources, destinations, pairs, services, .. } = top;
+        let Top { confidence, flows, sources, destinations, pairs, services, unlisted, .. } = top;
         let confidence = *confidence;
+        let order = Order { by_packets: top.by == "packets", is_masked: self.addresses.is_some() };
         Some(if key.has(SOURCES) {
-            of_list(&Listed::of(sources, total), confidence, |row: &TopSource| key.is_ip("src_ip", row.src_ip))
-        } else if key.has(DESTINATIONS) {
-            of_list(&Listed::of(destinations, total), confidence, |row: &TopDestination| {
-                key.is_ip("dst_ip", row.dst_ip)
+            of_list(&Listed::of(sources, total).at_most(unlisted.sources, order), confidence, |row: &TopSource| {
+                key.is_ip("src_ip", row.src_ip)
             })
+        } else if key.has(DESTINATIONS) {
+            of_list(
+                &Listed::of(destinations, total).at_most(unlisted.destinations, order),
+                confidence,
+                |row: &TopDestination| key.is_ip("dst_ip", row.dst_ip),
+            )
         } else if key.has(PAIRS) {
             let is_same = |row: &TopPair| key.is_ip("src_ip", row.src_ip) && key.is_ip("dst_ip", row.dst_ip);
-            of_list(&Listed::of(pairs, total), confidence, is_same)
+            of_list(&Listed::of(pairs, total).at_most(unlisted.pairs, order), confidence, is_same)
         } else if key.has(SERVICES) {
             let is_same = |row: &TopService| key.is("proto", &row.proto) && key.is_number("port", row.port);
-            of_list(&Listed::of(services, total), confidence, is_same)
+            of_list(&Listed::of(services, total).at_most(unlisted.services, order), confidence, is_same)
         } else if key.has(FLOWS) {
             let is_same = |row: &TopFlow| {
                 key.is_ip("src_ip", row.src_ip)
@@ -146,16 +150,16 @@ impl Union {
                     && key.is_number("dst_port", row.dst_port)
                     && key.is("proto", &row.proto)
             };
-            of_list(&Listed::of(flows, total), confidence, is_same)
+            of_list(&Listed::of(flows, total).at_most(unlisted.flows, order), confidence, is_same)
         } else {
             return None;
         })
     }
 }
 
-fn in_view(view: &View, key: &ListKey) -> Option<KeySums> {
+fn in_view(view: &View, key: &ListKey, order: Order) -> Option<KeySums> {
     let counts_twice = view.by.iter().any(|field| field == "host" || field.starts_with("host/"));
-    let list = listed(view.rows.as_ref()?, view.total.as_ref()?, counts_twice);
+    let list = listed(view.rows.as_ref()?, view.total.as_ref()?, counts_twice).at_most(view.unlisted, order);
     Some(of_list(&list, view.confidence, |row: &Row| key.is_row(row)))
 }
 

@@ -6,6 +6,8 @@ fn golden() -> Report {
     serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap()
 }
 
+const BY_PACKETS: Order = Order { by_packets: true, is_masked: false };
+
 fn exact(value: u64) -> Estimate {
     Estimate { value, lower: value, upper: value, sampled: None }
 }
@@ -95,6 +97,29 @@ fn an_unlisted_key_had_at_most_the_rest_of_the_total() {
         (40, 40, 50),
         "10 packets of the first window are not listed"
     );
+    // The report of the first window says that no other key has more than 3.
+    let windows = lists.each_ref().map(|rows| Listed::of(rows, total));
+    let [first, second] = windows.map(|of| of.at_most(Some(3), BY_PACKETS));
+    assert_eq!((first.others.packets, second.others.packets, first.others.bytes), (3, 3, 1_000));
+    let rows = together(&[first, second], true);
+    assert_eq!((rows[1].packets.unwrap().upper, rows[1].bytes.unwrap().upper), (43, 5_000));
+    let masked = Order { is_masked: true, ..BY_PACKETS };
+    assert_eq!(Listed::of(&lists[0], total).at_most(Some(3), masked).others.packets, 10, "several may have become one");
+}
+
+#[test]
+fn rows_that_are_left_out_count_as_unlisted() {
+    let rows = || vec![row(1, 60), row(2, 30), row(3, 10)];
+    for (kept, unlisted, expected) in
+        [(3, Some(5), Some(5)), (2, Some(5), Some(10)), (0, Some(70), Some(70)), (1, None, None), (9, Some(0), Some(0))]
+    {
+        let (mut rows, mut most) = (rows(), unlisted);
+        cut(&mut rows, &mut most, kept, true);
+        assert_eq!((rows.len(), most), (kept.min(3), expected), "{kept} {unlisted:?}");
+        let (mut rows, mut most) = (vec![row(1, 7)], unlisted);
+        cut(&mut rows, &mut most, 0, false);
+        assert_eq!(most, unlisted.map(|most| most.max(700)));
+    }
 }
 
 /// Bounds hold for each row, whatever the windows contain.
@@ -118,11 +143,19 @@ fn bounds_hold_whatever_the_windows_list() {
                 rows.sort_by_key(|row| std::cmp::Reverse(row.packets.unwrap().value));
                 rows.truncate(random(8) as usize);
                 rows.retain(|row| row.packets.unwrap().value > 0);
-                (rows, Tally { packets: total, bytes: total * 100 })
+                let is_listed = |key: u64| rows.iter().any(|row| row.key["port"] == key);
+                let others = counts.iter().zip(0..).filter(|(_, key)| !is_listed(*key)).map(|(count, _)| *count);
+                let unlisted = others.max().filter(|_| random(3) > 0);
+                (rows, Tally { packets: total, bytes: total * 100 }, unlisted)
             })
             .collect();
-        let windows: Vec<_> = windows.iter().map(|(rows, total)| Listed::of(rows, *total)).collect();
+        let windows: Vec<_> =
+            windows.iter().map(|(rows, total, most)| Listed::of(rows, *total).at_most(*most, BY_PACKETS)).collect();
         let rows = together(&windows, true);
+        let most = unlisted(&windows, BY_PACKETS).unwrap();
+        for (truth, key) in truth.iter().zip(0_u64..) {
+            assert!(*truth <= most || rows.iter().any(|row| row.key["port"] == key), "{truth} of {key}, {most}");
+        }
         for row in &rows {
             let truth = truth[row.key["port"].as_u64().unwrap() as usize];
             let packets = row.packets.unwrap();
@@ -136,6 +169,7 @@ fn bounds_hold_whatever_the_windows_list() {
 #[test]
 fn a_view_that_changed_is_left_out() {
     let view = |measure: &str, packets: u64| View {
+        unlisted: None,
         name: "ports".to_owned(),
         by: vec!["port".to_owned()],
         measure: Value::from(measure),
@@ -167,6 +201,7 @@ fn tables_of_interfaces_stay_apart() {
         rows: vec![row(443, packets)],
     };
     let view = |tables: Vec<ViewTable>| View {
+        unlisted: None,
         name: "ports".to_owned(),
         by: vec!["port".to_owned()],
         measure: Value::from("bytes"),
@@ -197,6 +232,7 @@ fn the_lost_packets_of_a_window_without_a_table_may_have_matched() {
         rows: vec![row(443, packets)],
     };
     let view = |tables: Vec<ViewTable>| View {
+        unlisted: None,
         name: "ports".to_owned(),
         by: vec!["port".to_owned()],
         measure: Value::from("packets"),
