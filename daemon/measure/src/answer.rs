@@ -9,7 +9,7 @@ use weir_sketch::{Estimate, hash::KeyedHash};
 use super::{
     beyond::RankedPrefixes,
     entropy::{Distribution, Entropy, UnlistedKeys},
-    heavy_hitters::KeyEstimate,
+    heavy_hitters::{HeavyHitters, KeyEstimate},
     ranking::{Ranked, Ranking, keep_largest},
     uncertainty::{Uncertainty, ViewUncertainty},
     whole::reconcile,
@@ -253,7 +253,14 @@ fn entropy(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) 
     // There are at least as many keys as were found.
     let [value, lower, upper] = [keys.value, keys.lower, keys.upper].map(|keys| keys.max(found));
     let others = if is_missing || sketch.has_strays() {
-        UnlistedKeys::Each(estimate(Tally::default(), Tally::default(), sketch.most_of_others()).upper)
+        UnlistedKeys::Each(
+            estimate(
+                Tally::default(),
+                Tally::default(),
+                sketch.hitters().map_or_else(Tally::default, HeavyHitters::most_of_others),
+            )
+            .upper,
+        )
     } else {
         UnlistedKeys::Groups(sketch.light().map(|group| metric.of(group)).collect())
     };

@@ -16,7 +16,7 @@ use weir_sketch::hash::KeyedHash;
 
 use super::{
     FLOW,
-    field::{Field, Lengths, Side, show_address, write_address},
+    field::{Field, Lengths, Side, push_number, show_address, write_address},
     key::{BITS_MAX, SHARED, ViewKey, WORDS},
     network::Network,
 };
@@ -450,6 +450,7 @@ impl By {
                 field => match field.show(self.number(key, *field).unwrap_or(0), facts) {
                     Value::Null => {}
                     Value::String(text) => push_word(&text, out),
+                    Value::Number(number) if number.is_u64() => push_number(number.as_u64().unwrap_or(0), out),
                     // Writing into a text does not fail.
                     other => _ = write!(out, "{other}"),
                 },
