@@ -17,12 +17,12 @@ use std::{
 use jiff::Timestamp;
 use weir_common::{
     flow::{Address, FlowKey},
-    ledger::{Ledger, Tally},
+    ledger::{Ledger, Loss, Tally},
     record::Record,
 };
 use weir_config::{self as config, Export, ExportViews};
 use weir_datapath::{
-    edge::Edge,
+    edge::{Edge, lose},
     interface::{Counts, MeasuredInterface},
 };
 use weir_measure::{
@@ -35,7 +35,7 @@ use weir_measure::{
 };
 use weir_merge::{
     Answer, By, Settings,
-    answer::{What, WindowAnswer},
+    answer::{ListAnswer, Sums, What, WindowAnswer},
 };
 use weir_report::{
     Encoded, Reason, Report,
@@ -87,6 +87,11 @@ fn secret(router: u64) -> Key {
     if router == 5 { OTHER_SECRET } else { SECRET }
 }
 
+/// What it loses in each window.
+fn lost(router: u64) -> Tally {
+    if router == 1 { Tally::new(3, 300) } else { Tally::default() }
+}
+
 /// A number that chance has chosen, below `below`.
 fn draw(below: u64, of: [u64; 4]) -> u64 {
     of.into_iter().fold(0, |state, part| mix(state ^ part)) % below
@@ -113,6 +118,7 @@ fn record(router: u64, window: u64, nth: u64) -> Record {
 struct Truth {
     /// Of all routers.
     total: Tally,
+    lost: Tally,
     by_source: BTreeMap<String, Tally>,
     /// Of those of the fleet's key and size.
     sources: BTreeSet<String>,
@@ -180,6 +186,7 @@ impl Router {
         shard.settle(&self.closing.seen);
         let mut edge = Edge::empty(1);
         edge.counters[0].seen = records.iter().map(Record::tally).sum();
+        lose(&mut edge.counters[0], Loss::ALL[0], lost(self.number), Tally::default(), false);
         let mut closed = [Closed::new(shard, edge)];
         let span = Span {
             start: second(start),
@@ -260,7 +267,7 @@ fn chosen_fate(size: Size, router: u64, window: u64) -> Fate {
         return fate(size, router, window);
     }
     match (router, window) {
-        (2, 3) | (9, 1) => Fate::Missing,
+        (2, 3 | 4) | (9, 1) => Fate::Missing,
         (1, 4) => Fate::Dropped,
         (4, 2) => Fate::Twice,
         (6, 1) | (0, 3) | (8, 2) => Fate::Late,
@@ -315,8 +322,7 @@ impl Fleet {
                     }
                 }
                 if !matches!(fate, Fate::Missing | Fate::Dropped) {
-                    let is_fleet = lg_k(number) == 12 && secret(number) == SECRET;
-                    fleet.truths[window as usize].add(&records, is_fleet);
+                    fleet.truths[window as usize].add(&records, number);
                 }
             }
         }
@@ -345,7 +351,11 @@ fn tombstone(report: &Report) -> String {
 }
 
 impl Truth {
-    fn add(&mut self, records: &[Record], is_fleet: bool) {
+    /// Adds what a router had in a window.
+    fn add(&mut self, records: &[Record], router: u64) {
+        let is_fleet = lg_k(router) == 12 && secret(router) == SECRET;
+        self.lost.add(lost(router));
+        self.total.add(lost(router));
         for record in records {
             let source = record.key.src_ip().to_string();
             self.total.add(record.tally());
@@ -365,6 +375,7 @@ impl Truth {
     /// Both together.
     fn with(mut self, other: Self) -> Self {
         self.total.add(other.total);
+        self.lost.add(other.lost);
         for (source, tally) in other.by_source {
             self.by_source.entry(source).or_default().add(tally);
         }
@@ -382,7 +393,7 @@ impl Truth {
 
     /// How many of the two distinct counts are outside their bounds. Sums have to hold always.
     fn failures(&self, window: &WindowAnswer) -> usize {
-        assert_eq!((window.totals.packets, window.totals.bytes), (self.total.packets, self.total.bytes));
+        assert_eq!((window.totals, window.lost), (self.total.into(), self.lost.into()));
         let list = window.lists.iter().find(|list| list.name == "sources").unwrap();
         let rows: Vec<&str> = list.by_bytes.iter().map(|row| &*row.key).collect();
         assert_eq!(rows, self.top());
@@ -409,8 +420,8 @@ impl Truth {
 /// What the sketches of a window come to, added up as docs/FLEET.md says, without the code of `weir merge`.
 #[derive(Default)]
 struct Reference {
-    /// The highest value of each register, by name, `lg_k` and key.
-    registers: BTreeMap<(String, u32, String), Vec<u8>>,
+    /// The highest value of each register, by name, `lg_k` and key, and how many packets are missing.
+    registers: BTreeMap<(String, u32, String), (Vec<u8>, u64)>,
     lists: BTreeMap<String, Vec<ListSketch>>,
 }
 
@@ -423,7 +434,9 @@ impl Reference {
                 let image = sketches::decode(&one.hll).unwrap();
                 let registers = &image[40..40 + (1 << one.lg_k)];
                 let place = (one.name.clone(), one.lg_k, one.key_id.clone());
-                let all = reference.registers.entry(place).or_insert_with(|| vec![0; registers.len()]);
+                let new = || (vec![0; registers.len()], 0);
+                let (all, missing) = reference.registers.entry(place).or_insert_with(new);
+                *missing += one.missing_packets;
                 for (highest, register) in all.iter_mut().zip(registers) {
                     *highest = (*highest).max(*register);
                 }
@@ -443,18 +456,39 @@ impl Reference {
             // The sketch of DataSketches: 40 bytes of preamble, the registers, and no mark.
             let mut image = vec![0; 40];
             image[..8].copy_from_slice(&[10, 1, 7, count.lg_k as u8, 0, 16, 0, 10]);
-            image.extend(&self.registers[&place]);
+            let (registers, missing) = &self.registers[&place];
+            image.extend(registers);
             let Estimate { value, lower, upper } = hll::read(&image, PUBLIC).unwrap().bounds();
-            assert_eq!((count.value, count.lower, count.upper), (value, lower, upper), "{place:?}");
+            assert_eq!((count.value, count.lower, count.upper), (value, lower, upper + missing), "{place:?}");
         }
         assert_eq!(window.lists.len(), self.lists.len());
         for found in &window.lists {
+            let lists = &self.lists[&found.name];
+            let most = |of: fn(&ListSketch) -> &[u64]| {
+                (0..sketches::WIDTH).map(|cell| lists.iter().map(|list| of(list)[cell]).sum::<u64>()).max().unwrap()
+            };
+            let others = Sums { packets: most(|list| &list.rest_packets), bytes: most(|list| &list.rest_bytes) };
+            assert_eq!(found.others, others, "{}", found.name);
             for row in found.by_bytes.iter().chain(&found.by_packets) {
-                let sums = row_of(&self.lists[&found.name], &row.key);
+                let sums = row_of(lists, &row.key);
                 let own = [row.packets.lower, row.packets.upper, row.bytes.lower, row.bytes.upper];
                 assert_eq!(own, sums, "{} {}", found.name, row.key);
             }
+            if lists.len() < 20 {
+                check_certain(found, lists);
+            }
         }
+    }
+}
+
+/// A row by bytes is certain if fewer than `TOP` other keys may have more than it has at least.
+fn check_certain(found: &ListAnswer, lists: &[ListSketch]) {
+    let keys: BTreeSet<&String> = lists.iter().flat_map(|list| &list.keys).collect();
+    let uppers: Vec<(&String, u64)> = keys.into_iter().map(|key| (key, row_of(lists, key)[3])).collect();
+    for row in &found.by_bytes {
+        let larger = uppers.iter().filter(|(key, upper)| **key != row.key && *upper > row.bytes.lower).count();
+        let is_certain = larger < TOP && found.others.bytes <= row.bytes.lower;
+        assert_eq!(row.is_certain, is_certain, "{} {row:?}: {larger} may be larger", found.name);
     }
 }
 
@@ -632,8 +666,7 @@ impl Clocks {
                     router.closing.exporter.end();
                 }
                 let report = router.report_of(start, next, &records);
-                let is_fleet = lg_k(number) == 12 && secret(number) == SECRET;
-                clocks.truths.entry((start - START).div_euclid(3_600)).or_default().add(&records, is_fleet);
+                clocks.truths.entry((start - START).div_euclid(3_600)).or_default().add(&records, number);
                 let line = String::from_utf8(Encoded::new(&report).line.to_vec()).unwrap();
                 clocks.sent.push((now + step, number, line));
             }
@@ -687,4 +720,29 @@ fn a_day_of_few_routers_does_not_make_the_key_of_a_fleet_foreign() {
         let other: BTreeSet<&str> = defects(&answer, What::OtherLgK).into_keys().collect();
         assert_eq!(other, ["edge-3", "edge-7"].into(), "{until}");
     }
+}
+
+#[test]
+fn everything_gathered_is_exported_with_its_last_window() {
+    let mut router = Router::starting(0, START + 20, 60);
+    let mut shown = Vec::new();
+    let mut report = |router: &mut Router, start: i64, next: i64| {
+        let sketches = router.report_of(START + start, START + next, &[record(0, 0, 0)]).sketches;
+        shown.push(sketches.map(|one| (one.start.as_second() - START, one.end.as_second() - START, one.windows)));
+    };
+    // The last windows with these settings.
+    report(&mut router, 20, 30);
+    router.closing.exporter.end();
+    report(&mut router, 30, 40);
+    router.closing.exporter.change(Export { views: ExportViews::All, ..Export::default() });
+    report(&mut router, 40, 50);
+    // A multiple of the interval is between this window and the next one: before a silence, and if the clock is set
+    // back.
+    report(&mut router, 50, 200);
+    report(&mut router, 200, 210);
+    report(&mut router, 210, 100);
+    report(&mut router, 100, 110);
+    report(&mut router, 110, 120);
+    let exported = [None, Some((20, 40, 2)), None, Some((40, 60, 2)), None, Some((200, 220, 2)), None];
+    assert_eq!(shown, exported.into_iter().chain([Some((100, 120, 2))]).collect::<Vec<_>>());
 }

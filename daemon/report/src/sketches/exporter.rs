@@ -34,8 +34,8 @@ pub struct SketchExporter {
     settings: Export,
     gathered: Option<Gathered>,
     guesses: Guesses,
-    /// When the next window begins, and the fingerprint of its key.
-    next: Option<(Timestamp, u64)>,
+    /// When the next window begins.
+    next: Option<Timestamp>,
     is_last: bool,
 }
 
@@ -75,9 +75,10 @@ impl SketchExporter {
         self.is_last = true;
     }
 
-    /// Notes when the window after the next one begins, and the fingerprint of its key.
-    pub const fn expect(&mut self, next: Timestamp, key_id: u64) {
-        self.next = Some((next, key_id));
+    /// Notes when the window after the next one begins. On another day, it has another key; but a day is a multiple of
+    /// the interval of exports.
+    pub const fn expect(&mut self, next: Timestamp) {
+        self.next = Some(next);
     }
 
     /// Adds a window. Returns the sketches to export with its report: so they are in the report of their last window.
@@ -95,8 +96,7 @@ impl SketchExporter {
         let gathered =
             self.gathered.get_or_insert_with(|| Gathered::new(views.clone(), key_id, settings.clone(), span.start));
         gathered.add(window, span, interfaces, &mut self.guesses);
-        let (next, next_key) = self.next.unwrap_or((span.end, key_id));
-        let is_last = self.is_last || next_key != key_id;
+        let (next, is_last) = (self.next.unwrap_or(span.end), self.is_last);
         self.gathered.take_if(|one| is_last || one.is_due(next)).map(Gathered::into_sketches)
     }
 }
