@@ -61,6 +61,7 @@ const RECORDS: u64 = 600;
 /// Sources that are large.
 const LARGE: u64 = 30;
 const TOP: usize = 20;
+const LONG: usize = 60;
 
 /// How large the fleet is.
 #[derive(Clone, Copy)]
@@ -449,7 +450,7 @@ impl Reference {
     }
 
     /// Every count and every row of the answer is that of the reference.
-    fn check(&self, window: &WindowAnswer) {
+    fn check(&self, window: &WindowAnswer, top: usize) {
         assert_eq!(window.distinct.len(), self.registers.len());
         for count in &window.distinct {
             let place = (count.name.clone(), count.lg_k, count.key_id.clone().unwrap());
@@ -475,19 +476,19 @@ impl Reference {
                 assert_eq!(own, sums, "{} {}", found.name, row.key);
             }
             if lists.len() < 20 {
-                check_certain(found, lists);
+                check_certain(found, lists, top);
             }
         }
     }
 }
 
-/// A row by bytes is certain if fewer than `TOP` other keys may have more than it has at least.
-fn check_certain(found: &ListAnswer, lists: &[ListSketch]) {
+/// A row by bytes is certain if fewer than `top` other keys may have more than it has at least.
+fn check_certain(found: &ListAnswer, lists: &[ListSketch], top: usize) {
     let keys: BTreeSet<&String> = lists.iter().flat_map(|list| &list.keys).collect();
     let uppers: Vec<(&String, u64)> = keys.into_iter().map(|key| (key, row_of(lists, key)[3])).collect();
     for row in &found.by_bytes {
         let larger = uppers.iter().filter(|(key, upper)| **key != row.key && *upper > row.bytes.lower).count();
-        let is_certain = larger < TOP && found.others.bytes <= row.bytes.lower;
+        let is_certain = larger < top && found.others.bytes <= row.bytes.lower;
         assert_eq!(row.is_certain, is_certain, "{} {row:?}: {larger} may be larger", found.name);
     }
 }
@@ -536,8 +537,13 @@ fn a_fleet_answers_truly_and_names_every_defect() {
     for report in fleet.lines.iter().filter_map(|line| serde_json::from_str::<Report>(line).ok()) {
         reports.insert(report.id.clone(), report);
     }
-    for (start, found) in (0..).map(at).zip(&answer.windows) {
-        Reference::of(reports.values().filter(|report| report.window.start == start)).check(found);
+    // Longer lists have rows that are not certain.
+    let long = fleet.merged(Settings { window, by: By::All, top: LONG });
+    for (start, (found, long)) in (0..).map(at).zip(answer.windows.iter().zip(&long.windows)) {
+        let reference = Reference::of(reports.values().filter(|report| report.window.start == start));
+        reference.check(found, TOP);
+        reference.check(long, LONG);
+        assert!(long.lists.iter().any(|list| list.by_bytes.iter().any(|row| !row.is_certain)));
     }
     let failures: usize = fleet.truths.iter().zip(&answer.windows).map(|(truth, window)| truth.failures(window)).sum();
     let counts = 2 * answer.windows.len();
