@@ -36,6 +36,7 @@ tests![
     interfaces_come_and_go_and_the_others_stay_attached,
     a_new_sink_takes_over_where_the_old_one_ends,
     another_sampling_rate_is_in_force_and_told,
+    sketches_come_with_the_last_window_before_it,
     a_key_is_looked_up_in_the_views_of_its_window,
     a_hostile_file_is_refused_at_once,
     only_the_owner_may_reload,
@@ -110,6 +111,26 @@ fn program(namespace: &Namespace, interface: &str) -> Result<u64> {
 fn view<'r>(report: &'r Value, name: &str) -> Result<&'r Value> {
     let named = |view: &&Value| view["name"] == name;
     list(&report["views"])?.iter().find(named).with_context(|| format!("no view {name} in {}", report["id"]))
+}
+
+fn sketches_come_with_the_last_window_before_it() -> Result<()> {
+    let exported = format!("{INTERVAL}export: {{views: all, every: 1h}}\n");
+    let mut reloaded = Reloaded::start(&exported)?;
+    reloaded.watch.daemon.wait_for_reports(2, TIMEOUT)?;
+    reloaded.write(&format!("{exported}standard_views: [flows, sources]\n"))?;
+    ensure!(reloaded.reload(&[])?.code == Some(0), "the reload was refused");
+    reloaded.wait_for(1)?;
+    // Perhaps within the first window with the new configuration.
+    let reports = reloaded.watch.stop(Loss::None)?;
+    let with_sketches: Vec<&Value> = reports.iter().filter(|report| !report["sketches"].is_null()).collect();
+    ensure!(with_sketches.len() >= 2, "{} of {} reports have sketches", with_sketches.len(), reports.len());
+    for report in &with_sketches {
+        let (sketches, window) = (&report["sketches"], &report["window"]);
+        ensure!(sketches["end"] == window["end"], "{} comes with {window}", sketches["end"]);
+    }
+    let windows: u64 = with_sketches.iter().filter_map(|report| report["sketches"]["windows"].as_u64()).sum();
+    ensure!(windows == reports.len() as u64, "the sketches of {windows} windows, of {}", reports.len());
+    Ok(())
 }
 
 fn reloads_beside_traffic_lose_no_packet() -> Result<()> {

@@ -49,11 +49,14 @@ def run(options: argparse.Namespace, scratch: Path) -> int:
         scale.run(made, options.scale, options.spark, scratch)
         return 0
     program = options.weir.with_name("weir-merge")
+    asked = time.monotonic()
     merged = merge.answer(program, made.files) if program.exists() else None
     if merged is None:
         print(f"weir merge is left out: there is no {program}")
     wrong = []
     print(f"{'':14}" + "".join(f"{column:>15}" for column in checks.COLUMNS) + f"{'seconds':>9}", flush=True)
+    if merged:
+        wrong += show("weir merge", merge.check(merged, made), time.monotonic() - asked)
     for engine in engines(options, made, scratch):
         begun = time.monotonic()
         found = engine.run()
@@ -61,11 +64,16 @@ def run(options: argparse.Namespace, scratch: Path) -> int:
         check = checks.check(found, made, engine.left_out)
         check_arrivals(engine, found, made, check)
         if merged and not engine.left_out:
-            merge.compare(merged, found, check)
-        print(f"{engine.name:14}" + "".join(f"{cell:>15}" for cell in check.cells()) + f"{seconds:9.1f}", flush=True)
-        wrong += [f"{engine.name}: {what}" for what in check.wrong]
+            merge.compare(merged["windows"], found, check)
+        wrong += show(engine.name, check, seconds)
     print("\n".join(wrong), end="")
     return 1 if wrong else 0
+
+
+def show(name: str, check: checks.Check, seconds: float) -> list[str]:
+    """Prints a line of the table. Returns what is wrong."""
+    print(f"{name:14}" + "".join(f"{cell:>15}" for cell in check.cells()) + f"{seconds:9.1f}", flush=True)
+    return [f"{name}: {what}" for what in check.wrong]
 
 
 def engines(options: argparse.Namespace, made: Samples, scratch: Path) -> list[Engine]:

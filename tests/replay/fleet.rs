@@ -1,5 +1,5 @@
-//! The key of a fleet at midnight, through the whole program: captures of routers with one file of secrets, whose clocks
-//! differ, become reports, and `weir merge` joins these.
+//! The key of a fleet at midnight, through the whole program: captures of routers with one file of secrets, whose
+//! clocks differ, become reports, and `weir merge` joins these.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

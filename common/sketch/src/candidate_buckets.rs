@@ -222,7 +222,13 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
 
     /// All candidates, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = Listed<K, W>> {
-        (0..self.buckets()).flat_map(move |at| self.candidates(at)).map(|candidate| candidate.listed())
+        self.bounded().map(|(_, listed)| listed())
+    }
+
+    /// The bounds of all candidates, each with a function for everything else, which takes longer.
+    pub fn bounded(&self) -> impl Iterator<Item = (Bounds<W>, impl FnOnce() -> Listed<K, W>)> {
+        let all = (0..self.buckets()).flat_map(move |at| self.candidates(at));
+        all.map(|candidate| (candidate.bounds(), move || candidate.listed()))
     }
 
     /// The `count` largest candidates by the [`Weight::magnitude`] of their values, largest first.
@@ -237,6 +243,19 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
     /// together have at most this weight.
     pub fn light(&self) -> impl Iterator<Item = W> {
         (0..self.buckets()).flat_map(move |at| bucket::cells().map(move |cell| self.counters.most(at, cell)))
+    }
+
+    /// The largest number of each kind in these groups.
+    pub fn most_light(&self) -> W {
+        let mut most = W::default();
+        for (at, bucket) in self.counters.buckets.iter().enumerate() {
+            if bucket.is_plain() {
+                most = bucket.words[bucket::cells()].iter().fold(most, |most, word| most.most(W::unpack(*word)));
+            } else {
+                most = bucket::cells().fold(most, |most, cell| most.most(self.counters.most(at, cell)));
+            }
+        }
+        most
     }
 
     /// Merges another structure into this one: see [`CandidateBuckets::merge_all`].

@@ -149,14 +149,14 @@ impl HyperLogLog {
         let mut folded = Self::with_precision(precision.min(self.precision), self.key_id);
         let bits = (self.precision - folded.precision) as u8;
         let highest = rank::highest(folded.precision) as u8;
+        // The number of a register within its group becomes the first bits in which zeros are counted. So the first
+        // register that is not empty has the highest rank.
+        let mut ranks = vec![0; (1 << bits) + 1];
+        (1..1_usize << bits).for_each(|low| ranks[low] = bits - low.ilog2() as u8);
         for (rank, group) in folded.registers.iter_mut().zip(self.registers.chunks_exact(1 << bits)) {
-            // The number of a register within its group becomes the first bits in which zeros are counted. So the first
-            // register that is not empty has the highest rank.
-            *rank = match group.iter().position(|rank| *rank > 0) {
-                None => 0,
-                Some(0) => bits.saturating_add(group[0]).min(highest),
-                Some(low) => bits - low.ilog2() as u8,
-            };
+            let low = first_filled(group);
+            let of_first = bits.saturating_add(group[0]).min(highest);
+            *rank = core::hint::select_unpredictable(low == 0, of_first, ranks[low]);
         }
         folded
     }
@@ -262,6 +262,18 @@ fn precision_for(relative_error: f64) -> u32 {
 
 /// How many registers have each rank.
 type Histogram = [u64; rank::RANK_MAX as usize + 1];
+
+/// The first register that is not empty; their number if all are. Sixteen are read at once.
+fn first_filled(registers: &[u8]) -> usize {
+    let (groups, rest) = registers.as_chunks::<16>();
+    for (nth, group) in groups.iter().enumerate() {
+        let group = u128::from_le_bytes(*group);
+        if group != 0 {
+            return 16 * nth + group.trailing_zeros() as usize / 8;
+        }
+    }
+    registers.len() - rest.len() + rest.iter().take_while(|rank| **rank == 0).count()
+}
 
 /// Raises a register. It always stores, because a branch could be predicted only if hardly any key changed a register.
 #[inline(always)]

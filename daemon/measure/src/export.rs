@@ -14,7 +14,13 @@ use weir_common::{ledger::Tally, sketch::Metric};
 use weir_config::view::{By, ViewKey};
 use weir_sketch::{HyperLogLog, Spread, Weight as _};
 
-use crate::{answer::parts, closed::Closed, heavy_hitters::KeyEstimate, question::Views, uncertainty::Uncertainty};
+use crate::{
+    answer::parts,
+    closed::Closed,
+    heavy_hitters::{HeavyHitters, KeyEstimate},
+    question::{Views, sketch::ViewSketch},
+    uncertainty::Uncertainty,
+};
 
 /// How many candidates with a separate upper bound are exported, for each that is listed.
 const BOUNDED_PER_KEY: usize = 4;
@@ -31,6 +37,8 @@ pub struct KeyBounds {
     pub bounded: Vec<(ViewKey, Tally)>,
     /// An upper bound of each other key.
     pub others: Tally,
+    /// At least so many keys as have a bound of their own have this much, by each metric; zero if there are fewer.
+    pub least: Tally,
 }
 
 /// A window whose shards were merged into the first one.
@@ -62,8 +70,9 @@ impl<'a> MergedWindow<'a> {
     }
 
     /// The bounds of all keys of the `nth` view, if it counts bytes and packets; otherwise `None`. The `keys` largest
-    /// by bytes are listed, and as many by packets.
-    pub fn list(self, nth: usize, keys: usize) -> Option<KeyBounds> {
+    /// by bytes are listed, and as many by packets. `guess` is [`KeyBounds::least`] of the window before: it only saves
+    /// time.
+    pub fn list(self, nth: usize, keys: usize, guess: Tally) -> Option<KeyBounds> {
         let question = &self.views.questions[nth];
         if !question.view.measure.is_tally() {
             return None;
@@ -72,11 +81,10 @@ impl<'a> MergedWindow<'a> {
         let whole = self.uncertainty.whole(question.is_fed_by_all);
         let uncertainty = self.uncertainty.of_view(whole, sketch.total, parts(question));
         let upper = |most: Tally| Metric::each(|metric| uncertainty.bounds(metric, Tally::default(), most).1);
-        let mut largest = Largest::new(keys, sketch.most_of_others());
-        sketch.for_each_held(|held| largest.add(held));
-        let Largest { near, others, .. } = largest;
-        let mut bounds = KeyBounds { listed: Vec::new(), bounded: Vec::new(), others };
-        for (held, mark) in near.iter().zip(marks(&near, keys)) {
+        let Largest { near, others, .. } = Largest::read(sketch, keys * BOUNDED_PER_KEY, guess);
+        let (marks, least) = marks(&near, keys);
+        let mut bounds = KeyBounds { listed: Vec::new(), bounded: Vec::new(), others, least };
+        for (held, mark) in near.iter().zip(marks) {
             match mark {
                 Mark::Other => bounds.others = bounds.others.most(held.upper),
                 Mark::Bounded => bounds.bounded.push((held.key, upper(held.upper))),
@@ -108,22 +116,36 @@ struct Largest {
 }
 
 impl Largest {
-    /// No key yet. `others` bounds the keys that are never added.
-    fn new(keys: usize, others: Tally) -> Self {
-        let count = keys * BOUNDED_PER_KEY;
-        Self { near: Vec::with_capacity(ROOM_PER_KEY * count), count, least: Tally::default(), others }
+    /// Reads a sketch. Most keys are passed over if the guess is only a little too low.
+    fn read(sketch: &ViewSketch, count: usize, guess: Tally) -> Self {
+        // From window to window, a list changes by less than a quarter.
+        let least = Metric::each(|metric| metric.of(guess) / 4 * 3);
+        let others = sketch.hitters().map_or_else(Tally::default, HeavyHitters::most_of_others);
+        let mut largest = Self { near: Vec::with_capacity(ROOM_PER_KEY * count), count, least, others };
+        match sketch.hitters() {
+            Some(hitters) => hitters.bounded().for_each(|(upper, held)| largest.offer(upper, held)),
+            None => sketch.held().for_each(|held| largest.offer(held.upper, || held)),
+        }
+        let has_too_few = |metric: Metric| {
+            let count = largest.near.iter().filter(|held| metric.of(held.value) >= metric.of(least)).count();
+            metric.of(least) > 0 && count < largest.count
+        };
+        if METRICS.into_iter().any(has_too_few) { Self::read(sketch, count, Tally::default()) } else { largest }
     }
 
     #[inline]
-    fn add(&mut self, held: KeyEstimate<ViewKey>) {
-        if METRICS.iter().all(|metric| metric.of(held.value) < metric.of(self.least)) {
-            self.others = self.others.most(held.upper);
-            return;
+    fn offer(&mut self, upper: Tally, held: impl FnOnce() -> KeyEstimate<ViewKey>) {
+        let is_near = |most: Tally| METRICS.iter().any(|metric| metric.of(most) >= metric.of(self.least));
+        if is_near(upper) {
+            let held = held();
+            if is_near(held.value) {
+                if self.near.len() == ROOM_PER_KEY * self.count {
+                    self.prune();
+                }
+                return self.near.push(held);
+            }
         }
-        if self.near.len() == ROOM_PER_KEY * self.count {
-            self.prune();
-        }
-        self.near.push(held);
+        self.others = self.others.most(upper);
     }
 
     /// Keeps the largest by bytes, and as many of the others by packets.
@@ -155,15 +177,19 @@ enum Mark {
     Listed,
 }
 
-/// Which keys are listed, and which have a separate bound.
-fn marks(all: &[KeyEstimate<ViewKey>], keys: usize) -> Vec<Mark> {
+/// Which keys are listed, and which have a separate bound; and [`KeyBounds::least`].
+fn marks(all: &[KeyEstimate<ViewKey>], keys: usize) -> (Vec<Mark>, Tally) {
+    let mut least = [0; METRICS.len()];
     let mut marks = vec![Mark::Other; all.len()];
     let mut places: Vec<usize> = (0..all.len()).collect();
-    for metric in METRICS {
+    for (metric, least) in METRICS.into_iter().zip(&mut least) {
         let mut largest = &mut places[..];
         for (count, mark) in [(keys * BOUNDED_PER_KEY, Mark::Bounded), (keys, Mark::Listed)] {
             if (1..largest.len()).contains(&count) {
-                largest.select_nth_unstable_by_key(count - 1, |at| order(&all[*at], metric));
+                let (_, last, _) = largest.select_nth_unstable_by_key(count - 1, |at| order(&all[*at], metric));
+                if mark == Mark::Bounded {
+                    *least = metric.of(all[*last].value);
+                }
                 largest = &mut largest[..count];
             }
             for at in &*largest {
@@ -171,7 +197,8 @@ fn marks(all: &[KeyEstimate<ViewKey>], keys: usize) -> Vec<Mark> {
             }
         }
     }
-    marks
+    let [bytes, packets] = least;
+    (marks, Tally::new(packets, bytes))
 }
 
 #[cfg(test)]
@@ -216,7 +243,19 @@ mod tests {
         let summary = Summary::merge(&mut window, &views, 1, FilterState::steadily(&seen), 0.999).unwrap();
         let merged = MergedWindow { first: &window[0], views: &views, uncertainty: &summary.uncertainty };
         let nth = views.standard(Standard::Sources).unwrap();
-        let KeyBounds { listed, bounded, others } = merged.list(nth, 20).unwrap();
+        let read = |guess| {
+            let mut bounds = merged.list(nth, 20, guess).unwrap();
+            bounds.listed.sort_by_key(|held| held.key);
+            bounds.bounded.sort_by_key(|(key, _)| *key);
+            bounds
+        };
+        let bounds = read(Tally::default());
+        // However wrong a guess is, the answer is the same.
+        for per_cent in [1, 75, 100, 120, 200, 100_000] {
+            let guess = Metric::each(|metric| metric.of(bounds.least) * per_cent / 100);
+            assert_eq!(read(guess), bounds, "{per_cent} %");
+        }
+        let KeyBounds { listed, bounded, others, .. } = bounds;
         assert!((21..=40).contains(&listed.len()) && (81..=160).contains(&(listed.len() + bounded.len())));
         let by = merged.by(nth);
         for source in 0..SOURCES {
@@ -234,6 +273,10 @@ mod tests {
         assert!(others.bytes < total / 500, "{others:?} of {total}");
         assert_eq!(merged.unique()[0].bounds().value, summary.sources.value);
         let spread = views.standard(Standard::SourcesPerDestination).unwrap();
-        assert!(merged.spread(spread).is_some() && merged.list(spread, 20).is_none() && merged.distinct(nth).is_none());
+        assert!(
+            merged.spread(spread).is_some()
+                && merged.list(spread, 20, Tally::default()).is_none()
+                && merged.distinct(nth).is_none()
+        );
     }
 }

@@ -91,6 +91,19 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         self.buckets.iter().map(|listed| self.with_stray(listed.into()))
     }
 
+    /// The upper bounds of the candidates, each with a function for everything else, which takes longer.
+    pub fn bounded(&self) -> impl Iterator<Item = (Tally, impl FnOnce() -> KeyEstimate<K>)> + '_ {
+        let stray = self.stray;
+        self.buckets
+            .bounded()
+            .map(move |(bounds, listed)| (bounds.upper.saturating_add(stray), move || self.with_stray(listed().into())))
+    }
+
+    /// An upper bound of every key that is not a candidate.
+    pub fn most_of_others(&self) -> Tally {
+        self.buckets.most_light().saturating_add(self.stray)
+    }
+
     /// Upper bounds for keys that are not candidates, by group. Each such key is in one group. Unless
     /// [`HeavyHitters::has_strays`], all keys of a group together have at most the group's bound.
     pub fn light(&self) -> impl Iterator<Item = Tally> + '_ {
@@ -142,7 +155,7 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
             let mut beside = Single { key, tally: counted, beside };
             self.buckets.add_batch_and(&[hash_of(&key)], &[counted.into()], |_| key, &mut beside);
         }
-        self.stray = self.stray.saturating_add(other.light().fold(Tally::default(), Tally::most));
+        self.stray = self.stray.saturating_add(other.most_of_others());
     }
 
     /// Empties it. Every page stays resident.

@@ -176,7 +176,8 @@ pub enum What {
     Duplicate,
     /// Reports that arrived after later ones.
     Late,
-    /// Reports that span the end of a window, or whose sketches do: they count in the window in which they begin.
+    /// Reports that span the end of a window, or whose sketches do. The packets and bytes of such a report, or the
+    /// distinct counts and lists of such sketches, count in the window in which they begin.
     SpansWindows,
     /// Sketches with another key than most of that day.
     ForeignKey,

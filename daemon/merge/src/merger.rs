@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     answer::{Answer, Defect, SCHEMA, What, WindowAnswer},
@@ -69,8 +69,8 @@ pub struct Merger {
     groups: BTreeMap<(i128, Option<String>), Group>,
     /// Earlier windows are not kept.
     first: Option<i128>,
-    /// How many reports of each router span the end of a window.
-    spanning: BTreeMap<Router, u64>,
+    /// What of each router spans the end of a window: how many reports, and how long the longest one is.
+    spanning: BTreeMap<(Router, Spanning), (u64, SignedDuration)>,
     /// Which routers have which kind of key, and how many reports of them.
     kinds: BTreeMap<(String, Kind), BTreeMap<Router, u64>>,
     refused: BTreeMap<(What, Router, String), u64>,
@@ -144,10 +144,13 @@ impl Merger {
             By::Router => Some(report.sender.id.clone()),
         };
         let sketches = report.sketches.take();
-        let times =
-            [Some((report.start, report.end)), sketches.as_ref().map(|sketches| (sketches.start, sketches.end))];
-        if times.into_iter().flatten().any(|(start, end)| self.spans_windows(start, end)) {
-            *self.spanning.entry(router).or_default() += 1;
+        let of_sketches = sketches.as_ref().map(|sketches| (Spanning::Sketches, sketches.start, sketches.end));
+        for (what, start, end) in [(Spanning::Report, report.start, report.end)].into_iter().chain(of_sketches) {
+            if self.spans_windows(start, end) {
+                let (reports, longest) = self.spanning.entry((router, what)).or_default();
+                *reports += 1;
+                *longest = end.duration_since(start).max(*longest);
+            }
         }
         if !self.is_kept(report.start) {
             return Ok(());
@@ -312,8 +315,8 @@ impl Merger {
         let (fleet, labels) = (self.of_fleet(), self.arrivals.labels());
         let mut defects = self.arrivals.defects(&labels);
         defects.extend(self.foreign(&fleet, &labels));
-        defects.extend(self.spanning.iter().map(|(router, reports)| Defect {
-            detail: "counted in the window in which they begin".to_owned(),
+        defects.extend(self.spanning.iter().map(|((router, what), (reports, longest))| Defect {
+            detail: what.detail(*longest),
             ..self.defect(&labels, What::SpansWindows, *router, *reports)
         }));
         defects.extend(self.refused.iter().map(|((what, router, detail), reports)| Defect {
@@ -373,6 +376,30 @@ impl Merger {
     }
 }
 
+/// What spans the end of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Spanning {
+    Report,
+    Sketches,
+}
+
+impl Spanning {
+    /// Which numbers are concerned, and how to avoid it.
+    fn detail(self, longest: SignedDuration) -> String {
+        let seconds = longest.as_secs();
+        match self {
+            Self::Report => format!(
+                "reports of up to {seconds} s: all of their packets and bytes count in the window in which they begin. \
+                 Choose a --window that report.interval divides"
+            ),
+            Self::Sketches => format!(
+                "sketches of up to {seconds} s: all of their distinct counts, lists, floods and scans count in the \
+                 window in which they begin. Choose a --window that export.every divides"
+            ),
+        }
+    }
+}
+
 /// What has one kind of key: a name on a day, apart for spread sketches.
 type Place<'a> = (&'a str, i64, bool);
 
@@ -426,6 +453,16 @@ mod tests {
             panic!("{:?}", answer.defects)
         };
         assert_eq!((spans.reports, &*spans.name), (1, "a"));
+        assert!(spans.detail.starts_with("reports of up to 10 s: all of their packets"), "{}", spans.detail);
+        let mut with_sketches = report("1", "a", 60, 70);
+        if let Parsed::Report(report) = &mut with_sketches {
+            let (distinct, lists, spread, broken) = Default::default();
+            let start = report.start - SignedDuration::from_secs(50);
+            report.sketches = Some(Unpacked { start, end: report.end, distinct, lists, spread, broken });
+        }
+        let of_sketches = merged(settings, [with_sketches]);
+        let [spans] = &of_sketches.defects[..] else { panic!("{:?}", of_sketches.defects) };
+        assert!(spans.detail.starts_with("sketches of up to 60 s: all of their distinct counts"), "{}", spans.detail);
         let whole = merged(Settings { window: None, ..settings }, [report("1", "a", 55, 65)]);
         assert!(whole.defects.is_empty() && whole.windows.len() == 1, "{:?}", whole.defects);
     }

@@ -90,7 +90,7 @@ impl Closing {
     pub fn advance(&mut self, next: Timestamp) {
         self.key_id = self.keys.id();
         self.keys.advance(next, &self.seen);
-        self.exporter.expect(next, self.keys.id());
+        self.exporter.expect(next);
     }
 
     /// The report of the window that [`Closing::advance`] ended. `late` are CPUs whose part is incomplete. `emptied` is

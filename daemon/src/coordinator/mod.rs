@@ -393,8 +393,9 @@ impl Coordinator<'_, '_> {
         if upcoming.is_some() {
             measuring.closing.exporter.end();
         }
-        let Ended { report, views, has_measured } = measuring.close(config, end, upcoming, || publisher.metrics())?;
-        publisher.publish(&report, &views, measuring.attachments.troubles());
+        let Ended { mut report, views, has_measured } =
+            measuring.close(config, end, upcoming, || publisher.metrics())?;
+        publisher.publish(&mut report, &views, measuring.attachments.troubles());
         publisher.alert(&report, upcoming.filter(|next| next.config.alerts.webhook != config.alerts.webhook));
         Ok(has_measured)
     }

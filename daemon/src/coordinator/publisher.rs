@@ -35,12 +35,6 @@ pub struct Publisher {
     health: SinkHealth,
 }
 
-/// A report without the sketches that only a collector needs, if it has some.
-fn without_sketches(report: &Report) -> Option<Encoded> {
-    report.sketches.as_ref()?;
-    Some(Encoded::new(&Report { sketches: None, ..report.clone() }))
-}
-
 impl Publisher {
     /// Publishes to these sinks, the board and Prometheus, if it is enabled.
     pub fn new(
@@ -79,12 +73,11 @@ impl Publisher {
     }
 
     /// Publishes a report. Its number is on disk before anyone gets the report, so no number is used twice.
-    pub fn publish(&mut self, report: &Report, views: &Arc<Views>, troubles: Vec<String>) {
+    pub fn publish(&mut self, report: &mut Report, views: &Arc<Views>, troubles: Vec<String>) {
         if let Some(state) = &mut self.state {
             state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
         }
-        let sent = Encoded::new(report);
-        let encoded = without_sketches(report).unwrap_or_else(|| sent.clone());
+        let [sent, encoded] = Encoded::both(report);
         self.board.publish(report, &encoded, views);
         self.board.warn(troubles);
         if let Some(history) = &mut self.history {

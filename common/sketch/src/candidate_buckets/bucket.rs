@@ -70,6 +70,12 @@ impl Bucket {
         self.price_and_flags & flag != 0
     }
 
+    /// Whether all its weights are in their words.
+    #[inline(always)]
+    pub const fn is_plain(&self) -> bool {
+        !self.has(HAS_SPILLED | HAS_LOST)
+    }
+
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -16,7 +16,7 @@ use weir_sketch::hash::KeyedHash;
 
 use super::{
     FLOW,
-    field::{Field, Lengths, Side, show_address, write_address},
+    field::{Field, Lengths, Side, push_number, show_address, write_address},
     key::{BITS_MAX, SHARED, ViewKey, WORDS},
     network::Network,
 };
@@ -450,6 +450,7 @@ impl By {
                 field => match field.show(self.number(key, *field).unwrap_or(0), facts) {
                     Value::Null => {}
                     Value::String(text) => push_word(&text, out),
+                    Value::Number(number) if number.is_u64() => push_number(number.as_u64().unwrap_or(0), out),
                     // Writing into a text does not fail.
                     other => _ = write!(out, "{other}"),
                 },
@@ -578,6 +579,18 @@ mod tests {
                     };
                     assert_eq!(shown[field.name()], expected, "{field} of {fields:?}");
                 }
+                let (mut written, mut words) = (String::new(), Vec::new());
+                by.write(&key, facts, |slot, out| _ = write!(out, "{slot}"), &mut written);
+                for field in &fields {
+                    words.push(match shown.get(field.name()) {
+                        None => "-".to_owned(),
+                        Some(Value::String(text)) if text.is_empty() => "-".to_owned(),
+                        Some(Value::String(text)) => text.replace(char::is_whitespace, "_"),
+                        Some(other) => other.to_string(),
+                    });
+                }
+                let words = if fields.is_empty() { "*".to_owned() } else { words.join(" ") };
+                assert_eq!(written, words, "{fields:?}");
                 let is_network =
                     matches!(fields[..], [Field::Ip(Side::Src | Side::Dst, lengths)] if !lengths.is_whole());
                 assert_eq!(by.network().is_some(), is_network, "{fields:?}");

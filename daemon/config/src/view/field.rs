@@ -320,9 +320,32 @@ pub fn show_address(address: Address, is_v6: bool, lengths: Lengths) -> String {
 
 /// Appends an address, or a network with its length.
 pub(super) fn write_address(address: Address, is_v6: bool, lengths: Lengths, out: &mut String) {
-    let (ip, length): (IpAddr, u8) = (ip(address, is_v6), lengths.of(is_v6));
-    // Writing into a text does not fail.
-    let _ = if length == Lengths::whole(is_v6) { write!(out, "{ip}") } else { write!(out, "{ip}/{length}") };
+    match ip(address, is_v6) {
+        // Much faster than formatting, and most addresses of an export are of this kind.
+        IpAddr::V4(ip) => {
+            for (nth, octet) in ip.octets().into_iter().enumerate() {
+                if nth > 0 {
+                    out.push('.');
+                }
+                push_number(octet.into(), out);
+            }
+        }
+        // Writing into a text does not fail.
+        IpAddr::V6(ip) => _ = write!(out, "{ip}"),
+    }
+    let length = lengths.of(is_v6);
+    if length != Lengths::whole(is_v6) {
+        out.push('/');
+        push_number(length.into(), out);
+    }
+}
+
+/// Appends a number in decimal digits.
+pub(super) fn push_number(number: u64, out: &mut String) {
+    if number >= 10 {
+        push_number(number / 10, out);
+    }
+    out.push((b'0' + (number % 10) as u8).into());
 }
 
 /// TCP flags and their letters, from the lowest bit on (RFC 9293): FIN, SYN, RST, PSH, ACK, URG, ECE, CWR.

@@ -7,7 +7,7 @@ use weir_config::{
     names::Facts,
     view::{By, Kind, Narrow, Network, Side, ViewKey, by::of_interface},
 };
-use weir_sketch::{HyperLogLog, MergeError, Weight as _, candidate_buckets::Packed, hash::KeyedHash};
+use weir_sketch::{HyperLogLog, MergeError, candidate_buckets::Packed, hash::KeyedHash};
 
 use super::{Question, Structure};
 use crate::{
@@ -450,7 +450,8 @@ impl ViewSketch {
         if let Answers::Prefixes(prefixes) = &self.answers { Some(prefixes) } else { None }
     }
 
-    fn hitters(&self) -> Option<&HeavyHitters<ViewKey>> {
+    /// The sketch with candidates, if the view has one.
+    pub fn hitters(&self) -> Option<&HeavyHitters<ViewKey>> {
         if let Answers::HeavyHitters(hitters) = &self.answers { Some(hitters) } else { None }
     }
 
@@ -504,14 +505,6 @@ impl ViewSketch {
         }
     }
 
-    /// The same as [`ViewSketch::held`], in less time.
-    pub fn for_each_held(&self, f: impl FnMut(KeyEstimate<ViewKey>)) {
-        match &self.answers {
-            Answers::HeavyHitters(hitters) => hitters.iter().for_each(f),
-            _ => self.held().for_each(f),
-        }
-    }
-
     /// The bounds of any key, if the view has bytes and packets.
     pub fn look_up(&self, by: &By, hash: &KeyedHash, key: &ViewKey) -> Option<KeyEstimate<ViewKey>> {
         let exact = |sum| KeyEstimate { key: *key, value: sum, lower: sum, upper: sum };
@@ -549,10 +542,7 @@ impl ViewSketch {
 
     /// An upper bound for each key that is not a candidate.
     pub fn most_of_others(&self) -> Tally {
-        match &self.answers {
-            Answers::HeavyHitters(hitters) => hitters.light().fold(Tally::default(), Tally::most),
-            _ => Tally::default(),
-        }
+        self.hitters().map_or_else(Tally::default, HeavyHitters::most_of_others)
     }
 
     /// The sketch of distinct values without a key.

@@ -33,10 +33,14 @@ const NAMES_BYTES: u64 = 400;
 pub struct SketchExporter {
     settings: Export,
     gathered: Option<Gathered>,
-    /// When the next window begins, and the fingerprint of its key.
-    next: Option<(Timestamp, u64)>,
+    guesses: Guesses,
+    /// When the next window begins.
+    next: Option<Timestamp>,
     is_last: bool,
 }
+
+/// [`KeyBounds::least`] of the last window, by the number of the view.
+type Guesses = BTreeMap<usize, Tally>;
 
 /// The sketches of several windows.
 #[derive(Debug)]
@@ -57,7 +61,7 @@ struct Gathered {
 impl SketchExporter {
     /// An exporter with these settings.
     pub const fn new(settings: Export) -> Self {
-        Self { settings, gathered: None, next: None, is_last: false }
+        Self { settings, gathered: None, guesses: Guesses::new(), next: None, is_last: false }
     }
 
     /// Uses other settings from the next window on. Call [`SketchExporter::end`] before the last window with the
@@ -71,9 +75,10 @@ impl SketchExporter {
         self.is_last = true;
     }
 
-    /// Notes when the window after the next one begins, and the fingerprint of its key.
-    pub const fn expect(&mut self, next: Timestamp, key_id: u64) {
-        self.next = Some((next, key_id));
+    /// Notes when the window after the next one begins. On another day, it has another key; but a day is a multiple of
+    /// the interval of exports.
+    pub const fn expect(&mut self, next: Timestamp) {
+        self.next = Some(next);
     }
 
     /// Adds a window. Returns the sketches to export with its report: so they are in the report of their last window.
@@ -90,9 +95,8 @@ impl SketchExporter {
         let (key_id, settings) = (window.first.shard.key_id(), &self.settings);
         let gathered =
             self.gathered.get_or_insert_with(|| Gathered::new(views.clone(), key_id, settings.clone(), span.start));
-        gathered.add(window, span, interfaces);
-        let (next, next_key) = self.next.unwrap_or((span.end, key_id));
-        let is_last = self.is_last || next_key != key_id;
+        gathered.add(window, span, interfaces, &mut self.guesses);
+        let (next, is_last) = (self.next.unwrap_or(span.end), self.is_last);
         self.gathered.take_if(|one| is_last || one.is_due(next)).map(Gathered::into_sketches)
     }
 }
@@ -103,7 +107,7 @@ impl Gathered {
         Self { views, key_id, settings, start, end: start, windows: 0, missing: 0, distinct, lists, spread }
     }
 
-    fn add(&mut self, window: MergedWindow<'_>, span: Span, interfaces: &[MeasuredInterface]) {
+    fn add(&mut self, window: MergedWindow<'_>, span: Span, interfaces: &[MeasuredInterface], guesses: &mut Guesses) {
         self.end = span.end;
         self.windows += 1;
         self.missing = self.missing.saturating_add(window.uncertainty.unknown);
@@ -123,13 +127,13 @@ impl Gathered {
             if let Some(spread) = window.spread(nth) {
                 self.spread(nth, spread);
             }
-            if let Some(bounds) = window.list(nth, self.settings.keys) {
+            if question.view.measure.is_tally() {
                 let capacity = GATHERED_PER_KEY * self.settings.keys;
                 let new = || ListUnion::new(&fields(&question.by), capacity);
-                let union = match self.lists.get_mut(name) {
-                    Some(union) => union,
-                    None => self.lists.entry(name.clone()).or_insert_with(new),
-                };
+                let union = self.lists.entry(name.clone()).or_insert_with(new);
+                let guess = guesses.entry(nth).or_default();
+                let Some(bounds) = window.list(nth, self.settings.keys, *guess) else { continue };
+                *guess = bounds.least;
                 let confidence = window.uncertainty.sampling.map_or(1.0, |_| window.uncertainty.confidence);
                 let keys = WrittenKeys { by: &question.by, views: &views, interfaces, text: String::new() };
                 keys.add(union, &bounds, confidence);
@@ -205,7 +209,7 @@ struct WrittenKeys<'a> {
 impl WrittenKeys<'_> {
     /// Adds the bounds of a window.
     fn add(mut self, union: &mut ListUnion, bounds: &KeyBounds, confidence: f64) {
-        let KeyBounds { listed, bounded, others } = bounds;
+        let KeyBounds { listed, bounded, others, least: _ } = bounds;
         let mut rest = [*others; WIDTH];
         for (key, upper) in bounded {
             let rest = &mut rest[cell(self.key(key)) as usize];
