@@ -91,8 +91,8 @@ impl Following {
                 continue;
             }
             let is_due = clock::now().monotonic.saturating_sub(self.shown) >= SHOWN_EACH;
-            is_alive = (!is_due && !(has_new && !has_more) || self.show())
-                && self.answer(if has_more { Duration::ZERO } else { POLL });
+            let wants_show = is_due || has_new && !has_more;
+            is_alive = (!wants_show || self.show()) && self.answer(if has_more { Duration::ZERO } else { POLL });
         }
     }
 
