@@ -59,7 +59,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Show the state of the running weir: its interfaces, sinks and costs
     Status(StatusArgs),
-    /// Show live who uses the link, from the running weir or from replayed captures
+    /// Show live who uses the link, from the running weir, from replayed captures or from the reports of a fleet
     Top(TopArgs),
     /// Print the last report of the running weir, or several windows together
     Report(ReportArgs),

@@ -47,6 +47,10 @@ pub fn without_the_collector_weir_says_what_to_install() -> Result<()> {
     for arguments in [&["collect"][..], &["collect", "--help"], &["collect", "query", "--database", "F"]] {
         check(&run(arguments)?, 2, &advice)?;
     }
+    let advice = ["install the package weir-collect", "cargo build --release -p weir-merge"];
+    for arguments in [&["merge", "F"][..], &["top", "--merge", "F"]] {
+        check(&run(arguments)?, 2, &advice)?;
+    }
     check(&run(&["colect", "--help"])?, 2, &["unrecognized subcommand 'colect'", "'collect'"])?;
     check(&run(&["statu"])?, 2, &["unrecognized subcommand 'statu'", "'status'"])?;
     check(&run(&["../weir"])?, 2, &["unrecognized subcommand '../weir'"])?;

@@ -163,15 +163,11 @@ impl Board {
         fleet
     }
 
-    /// The time at which routers are judged: now, or the end of the newest report if no router sends any more, because
-    /// then no router is later than the others.
+    /// The time at which routers are judged: now, or the end of the newest report if all routers are late, because then
+    /// no router is later than the others.
     fn judged(&self, now: Timestamp) -> Timestamp {
-        let newest =
-            self.routers.values().filter_map(|router| Some((router.end()?, router.late_after()))).max_by_key(|of| of.0);
-        match newest {
-            Some((end, late_after)) if now.duration_since(end) > late_after => end,
-            _ => now,
-        }
+        let is_silent = self.routers.values().all(|router| router.is_late(now));
+        self.routers.values().filter_map(Router::end).max().filter(|_| is_silent).unwrap_or(now)
     }
 
     /// The newest window of which all routers that are not late have sent everything, or the newest of all.
@@ -481,6 +477,17 @@ mod tests {
         let late = shown(&board, 191);
         assert_eq!((trouble(&late, "b"), late.facts[1].text.as_str()), (None, "reports 12"), "its windows are kept");
         assert_eq!(late.facts.last().unwrap().text, "late 12");
+    }
+
+    #[test]
+    fn a_router_with_long_windows_does_not_hide_that_another_one_is_late() {
+        let mut board = board();
+        add(&mut board, &["a"], 0..60);
+        let Parsed::Report(mut slow) = report("slow", 0) else { panic!() };
+        slow.end = at(50);
+        board.add(Parsed::Report(slow), at(60));
+        let fleet = shown(&board, 160);
+        assert_eq!((trouble(&fleet, "a"), trouble(&fleet, "slow")), (Some("late: no report for 1m 40s"), None));
     }
 
     #[test]

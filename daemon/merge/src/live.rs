@@ -14,7 +14,7 @@ use std::{
 
 use jiff::Timestamp;
 use weir_system::{clock, numbers::grouped};
-use weir_top::{Request, Source, Update};
+use weir_top::{Fleet, Request, Source, Update};
 
 use crate::{
     board::{Board, KEPT},
@@ -76,7 +76,8 @@ impl Following {
     /// Follows until the screen has closed.
     fn run(&mut self) {
         let mut lines = Vec::with_capacity(TOGETHER);
-        let mut is_alive = self.show();
+        let reading = Fleet { troubles: vec!["the files are being read".to_owned()], ..Fleet::default() };
+        let mut is_alive = self.send.send(Update::Fleet(Box::new(reading))).is_ok();
         while is_alive {
             let has_more = self.follower.read(&mut lines, TOGETHER);
             let (now, has_new) = (clock::now().wall, !lines.is_empty());
@@ -91,8 +92,8 @@ impl Following {
                 continue;
             }
             let is_due = clock::now().monotonic.saturating_sub(self.shown) >= SHOWN_EACH;
-            is_alive = (!is_due && !(has_new && !has_more) || self.show())
-                && self.answer(if has_more { Duration::ZERO } else { POLL });
+            let wants_show = is_due || has_new && !has_more;
+            is_alive = (!wants_show || self.show()) && self.answer(if has_more { Duration::ZERO } else { POLL });
         }
     }
 

@@ -13,8 +13,10 @@ use weir_system::numbers::scaled;
 
 use super::{Paint, draw};
 use crate::{
-    history::tests::second,
-    list::{By, of_union},
+    fleet::{Fact, Fleet},
+    history::{Line, Rate, tests::second},
+    key::Key,
+    list::{Amount, By, Entry, List, lists, of_union},
     past::{Look, earlier, later, tests::past},
     picture::{self, press},
     screen::{
@@ -380,11 +382,73 @@ fn in_the_first_window_only_the_open_window_is_shown() {
     }
 }
 
+/// A fleet whose numbers are those of the golden report, with a router that is late.
+fn fleet(name: &str) -> Screen {
+    let Report { window, .. } = golden();
+    let line = |trouble: Option<&str>| {
+        let mut last = second(1, &[(name, 1, 1)]).interfaces.remove(0);
+        last.trouble = trouble.map(str::to_owned);
+        let rate = trouble.is_none().then_some(Rate { bits: 1e6, packets: 100.0 });
+        Line { last, rates: [Some(Rate { bits: 2e6, packets: 200.0 }), rate].into() }
+    };
+    let rename = |mut list: List| {
+        list.is_floor = true;
+        list.entries.push(Entry {
+            is_certain: false,
+            ..Entry::new(99, Key::new([("", name.to_owned())]), Amount::Count(estimate(7)))
+        });
+        list
+    };
+    let all = |by| lists(&golden(), by).into_iter().map(rename).collect();
+    let mut screen = Screen { now: later(window.end, 3), kind: "live".to_owned(), can_ask: true, ..Screen::default() };
+    screen.take(Update::Fleet(Box::new(Fleet {
+        window: Some((window.start, window.end)),
+        is_open: false,
+        routers: (0..9).map(|nth| line((nth == 7).then_some(name))).collect(),
+        facts: vec![Fact { text: format!("routers {name}"), is_good: true }; 7],
+        note: name.to_owned(),
+        troubles: vec![name.to_owned()],
+        distinct: vec![("unique.src_ip".to_owned(), estimate(5)), (name.to_owned(), estimate(6))],
+        by_bytes: all(By::Bytes),
+        by_packets: all(By::Packets),
+    })));
+    screen
+}
+
+const fn estimate(value: u64) -> Estimate {
+    Estimate { value, lower: value, upper: value + 1, sampled: None }
+}
+
+#[test]
+fn a_fleet_has_its_routers_its_facts_and_bounds_and_says_what_it_has_not() {
+    let mut screen = fleet("edge");
+    let shown = text(&mut screen, (80, 24));
+    for part in ["weir top  9 routers  08:00:00 – 08:00:10 UTC  3 s ago  live", "!edge", "… and 6 more", "at least"]
+    {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+    assert_eq!(shown.matches("routers edge").count(), 7, "no fact is left out:\n{shown}");
+    assert!(shown.lines().nth(1).unwrap().contains("unknown"), "the router with a trouble comes first:\n{shown}");
+    assert!(text(&mut screen, (160, 50)).contains("at most"));
+    press(&mut screen, "9");
+    assert!(text(&mut screen, (160, 50)).contains(" 99?edge"), "{}", text(&mut screen, (160, 50)));
+    press(&mut screen, "w");
+    assert!(text(&mut screen, (80, 24)).contains("a fleet has no open window"));
+    press(&mut screen, "<");
+    assert!(matches!(screen.requests[..], [Request::Past(_)]));
+    // While it is held, only the newest window waits.
+    press(&mut screen, " ");
+    for _ in 0..3 {
+        screen.take(Update::Fleet(Box::default()));
+    }
+    assert_eq!((screen.held.as_ref().unwrap().len(), screen.fleet.as_ref().unwrap().routers.len()), (1, 9));
+}
+
 #[test]
 fn no_size_of_the_terminal_is_too_small() {
     for keys in ["", "4", "8", "?", "/port:x\n", "1\n", "t", "<"] {
         for size in [(1, 1), (2, 3), (5, 2), (20, 5), (39, 10), (80, 1), (300, 2), (80, 24), (400, 100)] {
-            for mut screen in [busy(), passed()] {
+            for mut screen in [busy(), passed(), fleet("edge")] {
                 press(&mut screen, keys);
                 text(&mut screen, size);
             }
@@ -408,10 +472,12 @@ fn control_characters_in_names_never_reach_the_terminal() {
         screen.take(Update::Report(Box::new(report.clone())));
         screen.take(Update::Second(second(1, &[(evil, 1, 1)])));
         screen.take(Update::Trouble(evil.to_owned()));
-        press(&mut screen, keys);
-        let shown = text(&mut screen, (160, 50));
-        let obeyed = |letter: char| letter != '\n' && weir_system::text::visible(letter) != letter;
-        assert!(!shown.contains(obeyed), "{shown:?}");
+        for mut screen in [screen, fleet(evil)] {
+            press(&mut screen, keys);
+            let shown = text(&mut screen, (160, 50));
+            let obeyed = |letter: char| letter != '\n' && weir_system::text::visible(letter) != letter;
+            assert!(!shown.contains(obeyed), "{shown:?}");
+        }
     }
 }
 
