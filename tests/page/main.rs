@@ -231,6 +231,7 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
                 expected::compare_span(&shown, &span, chosen, by).with_context(|| format!("{list}: {shown}"))?;
             }
         }
+        parts_of_windows_show_the_whole_windows(&mut browser, [&from, &to], chosen)?;
         for (name, seconds) in [("5 min", 300), ("20 min", 1200), ("1 h", 3600), ("24 h", 86_400)] {
             browser.value(&format!("document.querySelector('[data-span=\"{name}\"]').click()"))?;
             let chosen = "(() => { const all = new URLSearchParams(location.hash.slice(1)); \
@@ -252,6 +253,31 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
         ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
         Ok(())
     })
+}
+
+/// A time that begins and ends within windows becomes that of the whole windows: in the address, in the chart, after a
+/// reload and on the way back.
+fn parts_of_windows_show_the_whole_windows(browser: &mut Browser, [from, to]: [&str; 2], chosen: &[Value]) -> Result<()> {
+    let inside = |time: &str, milliseconds| -> Result<String> {
+        let time: jiff::Timestamp = time.parse()?;
+        Ok((time + jiff::SignedDuration::from_millis(milliseconds)).to_string())
+    };
+    browser.open(&format!("{PAGE}#from={}&to={}", inside(from, 700)?, inside(to, -1300)?))?;
+    let sum: u64 = chosen.iter().filter_map(|report| report["interfaces"][0]["ledger"]["seen"]["bytes"].as_u64()).sum();
+    let is_whole = format!(
+        "(() => {{ const all = new URLSearchParams(location.hash.slice(1)); return all.get('from') === '{from}' && \
+         all.get('to') === '{to}' && document.querySelector('.chart').getAttribute('aria-valuemax') === '7' && \
+         document.querySelector('[data-rate]')?.dataset.value === '{sum}' && \
+         document.getElementById('trust').textContent.includes('4 windows together'); }})()"
+    );
+    browser.wait_for("whole windows", &is_whole)?;
+    browser.value("location.reload()")?;
+    browser.wait_for("the same after a reload", &is_whole)?;
+    browser.value("document.querySelector('[data-span=now]').click()")?;
+    browser.wait_for("now", "!location.hash.includes('from=') && document.getElementById('trust').textContent.startsWith('Window')")?;
+    browser.value("history.back()")?;
+    browser.wait_for("the same on the way back", &is_whole)?;
+    Ok(())
 }
 
 /// What a command prints as JSON.

@@ -52,6 +52,8 @@ function link(changes) {
 
 const go = (changes) => { location.hash = link(changes); };
 const iso = (time) => new Date(time).toISOString().replace(".000Z", "Z");
+// When the last window ended: times that end now end with it.
+const lastEnd = () => (data.next ? Date.parse(data.next.window.end) : Date.now());
 const spanLink = (from, to) => ({ from: iso(Math.floor(from / 1000) * 1000), to: iso(Math.ceil(to / 1000) * 1000), key: null });
 
 // What the lists are about now: {report, why}. `why` says why there is none.
@@ -69,7 +71,13 @@ async function loadReport() {
     const reports = data.next ? [await ask("api/report")] : await ask("api/report", { last: 5 });
     for (const report of reports.filter((one) => !data.earlier.some((known) => known.id === one.id))) data.earlier.push(report);
     data.earlier.splice(0, data.earlier.length - EARLIER);
+    const before = data.next && Date.parse(data.next.window.end);
     data.next = data.earlier.at(-1);
+    // A time that had no window may have one now.
+    if (data.spanWhy && state().to > before) {
+      data.spanOf = null;
+      loadSpan();
+    }
   } catch (error) {
     const why = error.status ? error.message : "weir does not answer";
     if (!data.next) data.why = why;
@@ -98,13 +106,36 @@ async function loadSpan() {
   if (data.spanOf === name) return;
   Object.assign(data, { spanOf: name, span: null, spanWhy: null, past: null, pastWhy: null });
   if (!isSpan) return;
-  const times = { from: iso(from), to: iso(to) };
-  const take = (promise, good, bad) => promise.then(good, bad).then(() => { if (data.spanOf === name) render(); });
-  await Promise.all([
-    take(ask("api/span", times), (span) => { if (data.spanOf === name) data.span = span; }, (error) => { if (data.spanOf === name) data.spanWhy = error.message; }),
-    take(ask("api/history", { ...times, points: POINTS }), (past) => { if (data.spanOf === name) data.past = past; }, (error) => { if (data.spanOf === name) data.pastWhy = error.message; }),
-  ]);
+  let times = { from: iso(from), to: iso(to) };
+  try {
+    if (data.next && from >= lastEnd()) throw new Error("no window of this time has ended yet");
+    const span = await ask("api/span", times);
+    if (data.spanOf !== name) return;
+    times = whole(from, to, span);
+    // The address has the time of the whole windows, so that it shows the same again, and the chart is of that time.
+    history.replaceState(null, "", link(times));
+    const snapped = state();
+    Object.assign(data, { spanOf: `${snapped.from} ${snapped.to}`, span });
+  } catch (error) {
+    if (data.spanOf !== name) return;
+    data.spanWhy = error.message;
+  }
+  render();
+  const asked = data.spanOf;
+  const [past, pastWhy] = await ask("api/history", { ...times, points: POINTS }).then((past) => [past, null], (error) => [null, error.message]);
+  if (data.spanOf !== asked) return;
+  Object.assign(data, { past, pastWhy });
+  render();
 }
+
+// The time of the windows that touch a time, in milliseconds that touch no others. A start of which nothing is known stays.
+function whole(from, to, { window: { start, end }, missing }) {
+  const isMissing = (missing ?? []).some((gap) => Date.parse(gap.start) >= Date.parse(end));
+  return { from: iso(Math.min(from, ceilMs(start))), to: isMissing ? iso(to) : iso(Date.parse(end)) };
+}
+
+// The first millisecond that is not before a time.
+const ceilMs = (text) => Date.parse(text) + (/\.\d{3}0*[1-9]/.test(text) ? 1 : 0);
 
 // What came before the page was opened.
 async function loadPast() {
@@ -149,17 +180,18 @@ function renderHead() {
     document.title = `${about.observer.name} – weir`;
     footer(about);
   }
-  const now = data.second ? Date.parse(data.second.time) : Date.now();
-  const near = (seconds) => of.isSpan && Math.abs((of.to - of.from) / 1000 - seconds) < 2;
+  const now = lastEnd();
+  // Older windows are known five minutes at a time.
+  const near = (seconds) => of.isSpan && Math.abs((of.to - of.from) / 1000 - seconds) < (seconds < 3600 ? 2 : 300);
   const pick = (name, value) => h("label", null, `${name} `, h("input", { type: "datetime-local", step: 1, name, value: new Date(value).toISOString().slice(0, 19) }));
   const spans = byId("spans");
-  const key = `${of.from} ${of.to} ${Math.floor(now / 60000)}`;
+  const key = `${location.hash} ${now}`;
   if (spans.dataset.key !== key && !spans.contains(document.activeElement?.closest?.("form"))) {
     spans.dataset.key = key;
     const focused = document.activeElement?.dataset?.span;
     const form = h("form", { class: "pick", onsubmit: choose }, pick("From", of.from ?? now - 1_200_000), pick("To", of.to ?? now), h("button", null, "Show"), h("span", { class: "hint" }, "UTC"));
     put(spans, nav("Now", link({ from: null, to: null }), !of.isSpan, { "data-span": "now", "aria-keyshortcuts": "l" }),
-      PRESETS.map(([name, seconds]) => nav(name, link(spanLink(now - seconds * 1000, now)), near(seconds), { "data-span": name, onclick: (event) => { event.preventDefault(); const until = data.second ? Date.parse(data.second.time) : Date.now(); go(spanLink(until - seconds * 1000, until)); } })),
+      PRESETS.map(([name, seconds]) => nav(name, link(spanLink(now - seconds * 1000, now)), near(seconds), { "data-span": name })),
       h("details", { class: "more" }, h("summary", { "data-span": "more" }, "Choose…"), form));
     if (focused) spans.querySelector(`[data-span="${focused}"]`)?.focus();
   }
@@ -295,12 +327,12 @@ function caption({ head }, name, drawn, of, unit) {
   const mode = mine[0]?.mode ?? Object.values(last)[0]?.mode ?? "";
   const rate = (values, word, kind) => {
     if (!values) return null;
-    // The last report has the last rate; a second has none.
-    const told = OF_REPORTS && !of.isSpan ? mine.find((one) => (one.direction === "egress") === (kind === "down")) : null;
+    // The last report has the last rate, as a second has none; and windows have the mean.
+    const told = OF_REPORTS || of.isSpan ? mine.find((one) => (one.direction === "egress") === (kind === "down")) : null;
     if (told) {
       const raw = told.ledger.seen[of.by];
       const text = scaled((raw * (of.by === "packets" ? 1 : 8)) / (report.window.seconds || 1), unit);
-      return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, h("b", null, number(raw, text, { "data-rate": kind })));
+      return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, h("b", null, number(raw, text, { "data-rate": kind })), of.isSpan ? h("small", null, " mean") : null);
     }
     if (of.isSpan) {
       const known = values.filter((value) => value !== null);
