@@ -232,6 +232,13 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
             }
         }
         parts_of_windows_show_the_whole_windows(&mut browser, [&from, &to], chosen)?;
+        // Each window has a step of its own, and none is there that does not exist.
+        browser.value("document.querySelector('#list tbody a').click()")?;
+        let steps = browser
+            .wait_for("the windows of a row", "document.querySelector('#detail [data-windows]')?.dataset.windows")?;
+        ensure!(steps == "4", "the row has {steps} windows, and there are 4");
+        browser.value("document.querySelector('#detail [data-close]').click()")?;
+        browser.wait_for("no details", "!document.getElementById('detail').open")?;
         for (name, seconds) in [("5 min", 300), ("20 min", 1200), ("1 h", 3600), ("24 h", 86_400)] {
             browser.value(&format!("document.querySelector('[data-span=\"{name}\"]').click()"))?;
             let chosen = "(() => { const all = new URLSearchParams(location.hash.slice(1)); \
@@ -257,7 +264,11 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
 
 /// A time that begins and ends within windows becomes that of the whole windows: in the address, in the chart, after a
 /// reload and on the way back.
-fn parts_of_windows_show_the_whole_windows(browser: &mut Browser, [from, to]: [&str; 2], chosen: &[Value]) -> Result<()> {
+fn parts_of_windows_show_the_whole_windows(
+    browser: &mut Browser,
+    [from, to]: [&str; 2],
+    chosen: &[Value],
+) -> Result<()> {
     let inside = |time: &str, milliseconds| -> Result<String> {
         let time: jiff::Timestamp = time.parse()?;
         Ok((time + jiff::SignedDuration::from_millis(milliseconds)).to_string())
@@ -274,7 +285,10 @@ fn parts_of_windows_show_the_whole_windows(browser: &mut Browser, [from, to]: [&
     browser.value("location.reload()")?;
     browser.wait_for("the same after a reload", &is_whole)?;
     browser.value("document.querySelector('[data-span=now]').click()")?;
-    browser.wait_for("now", "!location.hash.includes('from=') && document.getElementById('trust').textContent.startsWith('Window')")?;
+    browser.wait_for(
+        "now",
+        "!location.hash.includes('from=') && document.getElementById('trust').textContent.startsWith('Window')",
+    )?;
     browser.value("history.back()")?;
     browser.wait_for("the same on the way back", &is_whole)?;
     Ok(())

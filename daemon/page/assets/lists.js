@@ -93,6 +93,9 @@ export function readQuestion(text) {
   return Object.fromEntries(fields.map(([name, value]) => [name, value]));
 }
 
+// Whether a standard list of addresses, flows or services has such keys.
+export const isStandard = (key) => TOP.some(([, , fields]) => !fields.includes("prefix") && fields.length === Object.keys(key).length && fields.every((name) => key[name] !== undefined));
+
 export const sameKey = (one, other) => question(one) === question(other);
 
 // A key for people: one text, or two for a source and a destination.

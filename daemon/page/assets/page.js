@@ -1,11 +1,11 @@
 // The page: its state is in the address bar, its numbers come from weir, and this draws one of the other.
 
-import { RateChart, bands, bar } from "./chart.js";
+import { RateChart, bar, steps as stepsOf } from "./chart.js";
 import { byId, estimate, h, number, put } from "./dom.js";
-import { answered, lists, nameServices, ordering, question, readQuestion, related, sameKey, show, view } from "./lists.js";
+import { answered, isStandard, lists, nameServices, ordering, question, readQuestion, related, sameKey, show, view } from "./lists.js";
 import { Measure, Table, alerts, cost, distinct, footer, ledger, ledgerName, mix, troubles, trust } from "./sections.js";
 import { Rates, Seconds, ask } from "./source.js";
-import { clock, day, duration, grouped, scaled } from "./units.js";
+import { clock, day, duration, grouped, plural, scaled } from "./units.js";
 
 // How many seconds the charts of now show.
 const NOW = 300;
@@ -212,7 +212,7 @@ function windowText(of, report) {
   const times = `${date}${clock(start)} – ${clock(end)} UTC`;
   if (!of.isSpan) return `Window ${times}`;
   const windows = report.windows ?? report.reports?.length;
-  return `${times}, ${duration((Date.parse(end) - Date.parse(start)) / 1000)}${windows ? `, ${grouped(windows)} windows together` : ""}`;
+  return `${times}, ${duration((Date.parse(end) - Date.parse(start)) / 1000)}${windows ? `, ${plural(windows, "window")}${windows > 1 ? " together" : ""}` : ""}`;
 }
 
 function renderTrust(of) {
@@ -458,7 +458,7 @@ async function renderDetail() {
   } }, "Copy");
   const hadFocus = detail.contains(document.activeElement);
   put(byId("detail-body"),
-    h("section", null, h("h3", null, "Over time"), over),
+    h("section", { class: "over-time" }, h("h3", null, "Over time"), over),
     // Only the router itself knows more than its reports.
     OF_REPORTS ? null : h("section", null, h("h3", null, "In the last window, in all views, listed or not"), known),
     h("section", null, h("h3", null, "In the lists above"), inLists(key, of)),
@@ -507,39 +507,51 @@ function inLists(key, of) {
   return h("table", { class: "plain related" }, h("tbody", null, rows));
 }
 
-// The rate of a key in each window that this page knows, with its bounds.
+// The rate of a key in each window of the time, with its bounds.
 async function overTime(key, of, place) {
-  const found = (report) => lists(report, of.by).filter((list) => list.name === of.list || Object.keys(key).length > 0)
-    .flatMap((list) => (list.counted ? [] : list.rows)).find((row) => sameKey(row.key, key));
-  const windows = await windowsOf(of);
-  const values = windows.map((report) => {
-    const row = report && found(report);
-    if (!row) return null;
-    const amount = ordering(row.amount, of.by);
-    const factor = (of.by === "packets" ? 1 : 8) / (report.window.seconds || 1);
-    return { value: amount.value * factor, lower: amount.lower * factor, upper: amount.upper * factor };
-  });
-  const known = values.filter(Boolean);
-  if (known.length === 0) return put(place, h("p", { class: "empty" }, "No window that this page knows has it in a list of packets and bytes."));
+  const is = detailOf;
+  const nothing = (why) => put(place, h("p", { class: "empty" }, why));
+  let windows;
+  try {
+    windows = of.isSpan ? await windowsOfKey(key, of) : windowsOfReports(key, of);
+  } catch (error) {
+    if (detailOf === is) nothing(error.message);
+    return;
+  }
+  if (detailOf !== is) return;
+  const known = windows.filter((window) => window.amount);
+  if (known.length === 0) return nothing("No window of this time has it in a list of packets and bytes.");
   const unit = of.by === "packets" ? "pkt/s" : "bit/s";
-  const most = known.reduce((one, other) => (other.value > one.value ? other : one));
-  const [first, last] = [windows.find(Boolean), windows.findLast(Boolean)];
-  const text = `${known.length} of ${windows.length} windows list it, at most ${scaled(most.value, unit)}`;
-  return put(place, bands(values, { width: 600, height: 90, label: `Rate over time: ${text}`, text: (value) => scaled(value, unit), isFromZero: true }),
-    h("p", { class: "hint" }, `${clock(first.window.start)} – ${clock(last.window.end)} UTC. ${text}. A gap is a window that does not list it.`));
+  const steps = windows.map(({ start, end, seconds, amount }) => {
+    const factor = (of.by === "packets" ? 1 : 8) / (seconds || 1);
+    return { start: Date.parse(start), end: Date.parse(end), of: amount && { value: amount.value * factor, lower: amount.lower * factor, upper: amount.upper * factor } };
+  });
+  const sum = (name) => windows.reduce((all, window) => all + window[name], 0);
+  const [all, listed] = [sum("windows"), sum("listed")];
+  const [most] = steps.map((step) => step.of).filter(Boolean).sort((one, other) => other.value - one.value);
+  const text = `${grouped(listed)} of ${plural(all, "window")} ${listed === 1 ? "lists" : "list"} it, the largest with ${most.upper > most.value ? "at least " : ""}${scaled(most.value, unit)}.`;
+  const together = all > windows.length ? " Neighbouring windows are drawn together." : "";
+  const [from, to] = of.isSpan ? [of.from, of.to] : [steps[0].start, steps.at(-1).end];
+  put(place, stepsOf(steps, { from, to, label: `Rate over time: ${text}`, text: (value) => scaled(value, unit) }),
+    h("p", { class: "hint", "data-windows": all, "data-listed": listed }, `${text}${listed < all ? " A gap is a window that does not list it." : ""}${together}`));
 }
 
-// The windows of a span, or the last ones: some of them, if there are many.
-async function windowsOf(of) {
-  if (!of.isSpan) return data.earlier;
-  const parts = 24;
-  const step = Math.max(10_000, (of.to - of.from) / parts);
-  const windows = [];
-  for (let from = of.from; from < of.to; from += step) {
-    // One after the other: a page must not keep weir busy.
-    windows.push(await ask("api/span", { from: iso(from), to: iso(Math.min(of.to, from + step) - 1) }).catch(() => null));
-  }
-  return windows;
+// Its windows as weir remembers them, in at most so many steps of whole windows.
+const KEY_POINTS = 360;
+async function windowsOfKey(key, of) {
+  const view = isStandard(key) ? undefined : lists(data.span, of.by).find((list) => list.name === of.list)?.view;
+  if (!isStandard(key) && !view) return [];
+  const told = await ask("api/history", { key: of.key, view, from: iso(of.from), to: iso(of.to), points: KEY_POINTS });
+  return told.windows.map((window) => ({ ...window, amount: window[of.by] }));
+}
+
+// The last reports that this page knows, in the same shape.
+function windowsOfReports(key, of) {
+  const found = (report) => lists(report, of.by).flatMap((list) => (list.counted ? [] : list.rows)).find((row) => sameKey(row.key, key));
+  return data.earlier.map((report) => {
+    const row = found(report);
+    return { ...report.window, windows: 1, listed: row ? 1 : 0, amount: row && ordering(row.amount, of.by) };
+  });
 }
 
 // Keys.
