@@ -237,6 +237,10 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
         let steps = browser
             .wait_for("the windows of a row", "document.querySelector('#detail [data-windows]')?.dataset.windows")?;
         ensure!(steps == "4", "the row has {steps} windows, and there are 4");
+        // The command is about the same time.
+        let command = browser.value("[...document.querySelectorAll('#detail pre')].at(-1).textContent")?;
+        ensure!(command == format!("weir report --from {from} --to {to}"), "{command}");
+        ensure!(browser.value("document.querySelector('.answers')")?.is_null(), "the last window is not this time");
         browser.value("document.querySelector('#detail [data-close]').click()")?;
         browser.wait_for("no details", "!document.getElementById('detail').open")?;
         for (name, seconds) in [("5 min", 300), ("20 min", 1200), ("1 h", 3600), ("24 h", 86_400)] {

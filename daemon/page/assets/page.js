@@ -447,6 +447,9 @@ async function renderDetail() {
   const key = readQuestion(of.key);
   put(byId("detail-title"), show(key).join(" "));
   const [known, over, yaml] = [h("div", null, h("p", { class: "hint" }, "Asking weir.")), h("div", null), view(key, of.list)];
+  const isAsked = !OF_REPORTS && !of.isSpan;
+  const command = of.isSpan ? `weir report --from ${iso(of.from)} --to ${iso(of.to)}` : `weir ask '${of.key}'`;
+  const terminal = OF_REPORTS ? "More, in a terminal of the router" : of.isSpan ? "The lists of this time in a terminal" : "The same in a terminal";
   const copy = (text) => h("button", { type: "button", class: "copy", onclick: async (event) => {
     try {
       await navigator.clipboard.writeText(text);
@@ -459,16 +462,16 @@ async function renderDetail() {
   const hadFocus = detail.contains(document.activeElement);
   put(byId("detail-body"),
     h("section", { class: "over-time" }, h("h3", null, "Over time"), over),
-    // Only the router itself knows more than its reports.
-    OF_REPORTS ? null : h("section", null, h("h3", null, "In the last window, in all views, listed or not"), known),
-    h("section", null, h("h3", null, "In the lists above"), inLists(key, of)),
+    // Only the router itself knows more than its reports, and only of the last window.
+    isAsked ? h("section", null, h("h3", null, "In the last window, in all views, listed or not"), known) : null,
+    h("section", null, h("h3", null, "In the lists"), inLists(key, of)),
     h("section", { class: "yaml" }, h("h3", null, "Make this a view"), h("p", { class: "hint" }, "Add it to weir.yaml", OF_REPORTS ? " of the router" : "", ", then ", h("code", null, "systemctl reload weir"), "."), h("pre", { tabindex: "0" }, yaml), copy(yaml)),
-    h("section", { class: "yaml" }, h("h3", null, OF_REPORTS ? "More, in a terminal of the router" : "The same in a terminal"), h("pre", { tabindex: "0" }, `weir ask '${of.key}'`), copy(`weir ask '${of.key}'`)));
+    h("section", { class: "yaml" }, h("h3", null, terminal), h("pre", { tabindex: "0" }, command), copy(command)));
   if (!detail.open) detail.showModal();
   // A link to another row within the details goes away with them.
   else if (hadFocus && !detail.contains(document.activeElement)) detail.querySelector("[data-close]").focus();
   overTime(key, of, over);
-  if (OF_REPORTS) return;
+  if (!isAsked) return;
   try {
     const asked = await ask("api/ask", { key: of.key });
     if (detailOf === name) put(known, answers(asked, of.by));
