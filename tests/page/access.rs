@@ -36,6 +36,11 @@ pub fn every_text_has_enough_contrast() -> Result<()> {
             browser
                 .wait_for("the details", "document.querySelector('.answers tr') && document.querySelector('.yaml')")?;
             contrast(&mut browser, &format!("details at {screen:?}"), 20)?;
+            // Nothing is cut off, and no name is squeezed into a column of letters.
+            let squeezed = "(() => { const detail = document.getElementById('detail'); const tall = (one) => \
+                            one.getClientRects().length > 3; const names = [...detail.querySelectorAll('.related a')]; \
+                            return detail.scrollWidth > detail.clientWidth || names.length === 0 || names.some(tall); })()";
+            ensure!(browser.value(squeezed)? == false, "the details are not readable at {screen:?}");
             browser.press("Escape", false)?;
             browser.wait_for("no details", "!document.getElementById('detail').open")?;
             browser.press("?", false)?;

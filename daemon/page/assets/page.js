@@ -502,7 +502,7 @@ function inLists(key, of) {
     const measure = new Measure(list, of.by, report.window.seconds);
     return list.rows.filter((row) => related(key, row.key)).slice(0, 8).map((row) => {
       const amount = ordering(row.amount, of.by);
-      return h("tr", null, h("th", { scope: "row" }, list.name), h("td", null, h("a", { href: link({ key: question(row.key), list: list.name }) }, show(row.key).join(" "))),
+      return h("tr", null, h("th", { scope: "row" }, list.name), h("td", { class: "who" }, h("a", { href: link({ key: question(row.key), list: list.name }) }, show(row.key).join(" "))),
         h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n" }, measure.error(amount)), h("td", { class: "n" }, measure.share(row.amount)));
     });
   });
