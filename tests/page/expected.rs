@@ -163,11 +163,9 @@ fn rows(shown: &Value, report: &Value, by: &str) -> Result<()> {
         };
         let [value, lower, upper] = ["value", "lower", "upper"].map(|part| amount[part].as_u64().unwrap_or_default());
         ensure!(found["text"] == text(value), "{key}: {} is not {}", found["text"], text(value));
-        let error = match (value - lower).max(upper - value) {
-            0 => "exact".to_owned(),
-            off => format!("±{}", text(off)),
-        };
+        let (error, words) = error(value - lower, upper - value, &text, [value, lower, upper]);
         ensure!(found["error"] == error, "{key}: {} is not {error}", found["error"]);
+        ensure!(found["range"] == words, "{key}: {} is not {words}", found["range"]);
         if !counts {
             let whole = whole.pointer(&format!("/{by}/value")).unwrap_or(&whole[by]).as_u64().unwrap_or_default();
             let share = percent(value as f64 / whole as f64);
@@ -175,6 +173,18 @@ fn rows(shown: &Value, report: &Value, by: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// How far the truth may be from a number: in short, and in words for a screen reader.
+fn error(less: u64, more: u64, text: &dyn Fn(u64) -> String, [value, lower, upper]: [u64; 3]) -> (String, String) {
+    match (less, more) {
+        (0, 0) => ("exact".to_owned(), format!("exactly {}", text(value))),
+        (0, more) => (format!("+{}", text(more)), format!("at least {}, up to {} more", text(value), text(more))),
+        (less, more) => {
+            let short = if more == 0 { format!("−{}", text(less)) } else { format!("±{}", text(less.max(more))) };
+            (short, format!("between {} and {}", text(lower), text(upper)))
+        }
+    }
 }
 
 /// The key of a row in the syntax of a query, in the order of the report.

@@ -288,7 +288,7 @@ export function bar(of, full, label) {
   const at = (value) => `${Math.min(100, (100 * value) / (full || 1)).toFixed(2)}%`;
   const isExact = of.lower === of.upper;
   const width = (from, to) => `${Math.max(0, Math.min(100, (100 * (to - from)) / (full || 1))).toFixed(2)}%`;
-  return s("svg", { class: isExact ? "bar exact" : "bar", role: "img", "aria-label": label },
+  return s("svg", { class: isExact ? "bar exact" : "bar", role: "img", "aria-label": label }, s("title", null, label),
     s("rect", { class: "sure", x: 0, y: 3, height: 10, width: width(0, of.lower) }),
     isExact ? null : s("rect", { class: "band", x: at(of.lower), y: 3, height: 10, width: width(of.lower, of.upper) }),
     isExact ? null : s("line", { class: "end", x1: at(of.lower), x2: at(of.lower), y1: 4, y2: 12 }),

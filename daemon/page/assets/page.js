@@ -490,7 +490,7 @@ function answers(asked, by) {
     const of = ordering(amount, by);
     return h("tr", { "data-view": name }, h("th", { scope: "row" }, name, h("small", null, ` ${show(key).join(" ")}`)),
       h("td", { class: "scale" }, bar(of, of.upper, measure.range(of))),
-      h("td", null, estimate(of, measure.text(of.value)), h("small", null, ` ${of.lower === of.upper ? "exact" : measure.range(of)}`)));
+      h("td", null, estimate(of, measure.text(of.value)), h("small", null, ` ${measure.note(of)}`)));
   })));
 }
 
@@ -503,7 +503,7 @@ function inLists(key, of) {
     return list.rows.filter((row) => related(key, row.key)).slice(0, 8).map((row) => {
       const amount = ordering(row.amount, of.by);
       return h("tr", null, h("th", { scope: "row" }, list.name), h("td", { class: "who" }, h("a", { href: link({ key: question(row.key), list: list.name }) }, show(row.key).join(" "))),
-        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n" }, measure.error(amount)), h("td", { class: "n" }, measure.share(row.amount)));
+        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n", title: measure.range(amount) }, measure.error(amount)), h("td", { class: "n" }, measure.share(row.amount)));
     });
   });
   if (rows.length === 0) return h("p", { class: "empty" }, "No list of this window has it.");

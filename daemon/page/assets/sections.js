@@ -190,13 +190,23 @@ export class Measure {
     return this.by === "packets" ? scaled(value / this.seconds, "pkt/s") : scaled((value * 8) / this.seconds, "bit/s");
   }
 
+  // How far the truth may be from the number, in short. Most numbers are lower bounds: the truth is not below them.
   error(of) {
-    const most = Math.max(of.value - of.lower, of.upper - of.value);
-    return most === 0 ? "exact" : `±${this.text(most)}`;
+    const [less, more] = [of.value - of.lower, of.upper - of.value];
+    if (less === 0 && more === 0) return "exact";
+    if (less === 0) return `+${this.text(more)}`;
+    return more === 0 ? `−${this.text(less)}` : `±${this.text(Math.max(less, more))}`;
+  }
+
+  // The same in words, without the number and with it.
+  note(of) {
+    if (of.lower === of.upper) return "exact";
+    return of.value === of.lower ? `at least, up to ${this.text(of.upper - of.value)} more` : `between ${this.text(of.lower)} and ${this.text(of.upper)}`;
   }
 
   range(of) {
-    return of.lower === of.upper ? `exactly ${this.text(of.value)}` : `between ${this.text(of.lower)} and ${this.text(of.upper)}`;
+    if (of.lower === of.upper) return `exactly ${this.text(of.value)}`;
+    return of.value === of.lower ? `at least ${this.text(of.value)}, up to ${this.text(of.upper - of.value)} more` : this.note(of);
   }
 
   share(amount) {
@@ -225,7 +235,7 @@ const CHUNK = 40;
 const BUDGET = 8;
 const SCREENFUL = 40;
 // The classes of columns of another width.
-const COLUMNS = { rate: "strong", "±": "error", share: "share", packets: "other", bytes: "other" };
+const COLUMNS = { rate: "strong", error: "error", share: "share", packets: "other", bytes: "other" };
 
 // A list as a table. Its rows are made by parts, and only as far as the reader has come, so that a long list does not hold
 // up the page.
@@ -255,7 +265,7 @@ export class Table {
       put(this.place, h("p", { class: "empty" }, empty));
       return;
     }
-    const columns = list.counted ? ["count", "±"] : ["rate", "±", "share", measure.by === "packets" ? "bytes" : "packets"];
+    const columns = list.counted ? ["count", "error"] : ["rate", "error", "share", measure.by === "packets" ? "bytes" : "packets"];
     const shape = `${list.name} ${columns} ${show(rows[0].key).length}`;
     if (!this.body || this.shape !== shape) {
       this.shape = shape;
@@ -316,7 +326,7 @@ export class Table {
       h("th", { scope: "row", class: "who", role: "rowheader" }, h("a", { href: link(asked) }, first, more.map((text) => [" ", h("span", { class: "to" }, text)]))),
       cell("scale", bar(of, full, measure.range(of))),
       cell("n strong", estimate(of, measure.text(of.value))),
-      cell("n error", measure.error(of)),
+      h("td", { class: "n error", role: "cell", title: measure.range(of) }, measure.error(of)),
       columns.includes("share") ? cell("n share", measure.share(amount)) : null,
       columns.length > 3 ? cell("n other", measure.other(amount)) : null);
   }
