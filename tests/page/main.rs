@@ -243,6 +243,16 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
         ensure!(browser.value("document.querySelector('.answers')")?.is_null(), "the last window is not this time");
         browser.value("document.querySelector('#detail [data-close]').click()")?;
         browser.wait_for("no details", "!document.getElementById('detail').open")?;
+        // What cannot be added up says so, with a way to the last window, and nothing about bounds.
+        browser.press("8", false)?;
+        browser.wait_for("floods", "document.getElementById('list').textContent.includes('cannot be added up')")?;
+        let about = browser.value("document.getElementById('lists').textContent")?;
+        let about = about.as_str().unwrap_or_default();
+        ensure!(!about.contains("hold at") && about.contains("by the number of sources"), "{about}");
+        for link in ["#list .empty a", "[data-span=now]"] {
+            let address = browser.value(&format!("document.querySelector('{link}').getAttribute('href')"))?;
+            ensure!(address.as_str().is_some_and(|to| to.contains("list=floods") && !to.contains("from")), "{address}");
+        }
         for (name, seconds) in [("5 min", 300), ("20 min", 1200), ("1 h", 3600), ("24 h", 86_400)] {
             browser.value(&format!("document.querySelector('[data-span=\"{name}\"]').click()"))?;
             let chosen = "(() => { const all = new URLSearchParams(location.hash.slice(1)); \

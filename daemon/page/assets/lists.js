@@ -2,18 +2,19 @@
 // `weir top` has the same lists, under the same names (daemon/top/src/list.rs).
 
 const TOP = [
-  ["sources", "sources", ["src_ip"]],
-  ["destinations", "destinations", ["dst_ip"]],
-  ["pairs", "pairs", ["src_ip", "dst_ip"]],
-  ["flows", "flows", ["src_ip", "dst_ip", "src_port", "dst_port", "proto"]],
-  ["services", "services", ["proto", "port"]],
-  ["source nets", "source_prefixes", ["prefix"]],
-  ["destination nets", "destination_prefixes", ["prefix"]],
+  ["sources", "sources", ["src_ip"], "The addresses that sent most"],
+  ["destinations", "destinations", ["dst_ip"], "The addresses that received most"],
+  ["pairs", "pairs", ["src_ip", "dst_ip"], "Who sent most to whom"],
+  ["flows", "flows", ["src_ip", "dst_ip", "src_port", "dst_port", "proto"], "The largest single connections, each direction for itself"],
+  ["services", "services", ["proto", "port"], "The protocols and ports that were used most"],
+  ["source nets", "source_prefixes", ["prefix"], "The networks that sent most, without the traffic of the addresses in sources"],
+  ["destination nets", "destination_prefixes", ["prefix"], "The networks that received most, without the traffic of the addresses in destinations"],
 ];
+// Every busy host is in these lists: only a number that is unusual for it is news.
 const SPREAD = [
-  ["floods", "sources_per_destination", "sources"],
-  ["scans", "destinations_per_source", "destinations"],
-  ["ports", "ports_per_source", "ports"],
+  ["floods", "sources_per_destination", "sources", "Destinations by the number of sources that sent to them: far more than usual may be a flood"],
+  ["scans", "destinations_per_source", "destinations", "Sources by the number of destinations that they sent to: far more than usual may be a scan"],
+  ["ports", "ports_per_source", "ports", "Sources by the number of ports that they sent to: far more than usual may be a scan of ports"],
 ];
 // What of a row is not its key.
 const NOT_KEY = new Set(["rank", "view", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members"]);
@@ -30,17 +31,17 @@ export function lists(report, by) {
   const names = [...(report.left_out ?? []), ...(report.not_yet ?? [])];
   const leftOut = new Set(names);
   const all = [];
-  for (const [name, field, fields] of TOP) {
+  for (const [name, field, fields, about] of TOP) {
     const rows = top[field] ?? [];
     all.push({
-      name, whole, confidence: top.confidence, counted: null, isLeftOut: leftOut.has(field),
+      name, about, whole, confidence: top.confidence, counted: null, isLeftOut: leftOut.has(field),
       rows: rows.map((row) => ({ rank: row.rank, key: pick(row, fields), amount: sums(row.beyond ?? row) })),
     });
   }
-  for (const [name, field, counted] of SPREAD) {
+  for (const [name, field, counted, about] of SPREAD) {
     const rows = report.spread?.[field] ?? [];
     all.push({
-      name, whole, counted, confidence: report.spread?.confidence, isLeftOut: !report.spread,
+      name, about, whole, counted, confidence: report.spread?.confidence, isLeftOut: !report.spread,
       rows: rows.map(ofRow),
     });
   }
@@ -50,7 +51,8 @@ export function lists(report, by) {
       const place = part.interface ? ` ${part.interface} ${part.direction ?? ""}` : "";
       const total = part.total;
       all.push({
-        name: `${view.name}${place}`.trimEnd(), view: view.name, place: place.trim(), confidence: view.confidence,
+        name: `${view.name}${place}`.trimEnd(), view: view.name, place: place.trim(),
+        about: `The view ${view.name}: ${view.by?.length ? `by ${view.by.join(", ")}` : "all together"}${part.interface ? `, ${place.trim()} alone` : ""}`, confidence: view.confidence,
         whole: total ? { packets: total.packets.value, bytes: total.bytes.value } : whole,
         counted: measured(view.measure), rows: (part.rows ?? []).map(ofRow),
       });

@@ -367,6 +367,7 @@ function renderLists() {
   renderTabs(all, list);
   if (!list) {
     put(byId("list-about"), "");
+    put(byId("list-what"), "");
     table.drawn = null;
     table.show({}, null, null, [], nothing);
     return;
@@ -376,12 +377,13 @@ function renderLists() {
   if (table.drawn === drawn) return;
   table.drawn = drawn;
   const measure = new Measure(list, of.by, report.window.seconds);
-  put(byId("list-about"), `${windowText(of, report)}: ${measure.about()}`);
+  put(byId("list-what"), list.about ? `${list.about}.` : "");
+  put(byId("list-about"), [windowText(of, report), measure.about()].filter(Boolean).join(": "));
   const wanted = of.filter.toLowerCase();
   const rows = list.rows.filter((row) => ordering(row.amount, of.by)).map((row) => ({ ...row, question: question(row.key) }))
     .filter((row) => !wanted || `${show(row.key).join(" ")} ${row.question}`.toLowerCase().includes(wanted));
-  const why = of.isOpen ? "is known only when the window has ended. Choose the last window." : "cannot be added up over several windows. Choose Now to see the last one.";
-  const empty = list.isLeftOut ? `${list.name} ${why}`
+  const empty = list.isLeftOut && of.isOpen ? [`${list.name} is known only when the window has ended: see `, nav("the last window", link({ window: null })), "."]
+    : list.isLeftOut ? [`${list.name} cannot be added up over several windows: see `, nav("the last one", link({ from: null, to: null })), "."]
     : list.rows.length === 0 ? "Nothing in this list: no packet of this window belongs here." : "No row passes the filter (Esc clears it).";
   table.show(list, measure, (key) => link({ key }), rows, empty);
 }

@@ -224,6 +224,7 @@ export class Measure {
 
   about() {
     const what = this.list.counted ?? this.by;
+    if (this.list.rows.length === 0) return "";
     const confidence = Math.round((this.list.confidence ?? 0) * 10_000) / 100;
     return confidence === 100 ? `by ${what}; bounds always hold` : `by ${what}; all bounds of this list hold at ${confidence} %`;
   }
@@ -265,7 +266,7 @@ export class Table {
       put(this.place, h("p", { class: "empty" }, empty));
       return;
     }
-    const columns = list.counted ? ["count", "error"] : ["rate", "error", "share", measure.by === "packets" ? "bytes" : "packets"];
+    const columns = list.counted ? [list.view ? "count" : list.counted, "error"] : ["rate", "error", "share", measure.by === "packets" ? "bytes" : "packets"];
     const shape = `${list.name} ${columns} ${show(rows[0].key).length}`;
     if (!this.body || this.shape !== shape) {
       this.shape = shape;
