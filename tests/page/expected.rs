@@ -33,6 +33,7 @@ pub fn compare_span(shown: &Value, span: &Value, reports: &[Value], by: &str) ->
         ensure!(span["totals"][unit] == sum, "{unit}: {} are not the {sum} of all windows", span["totals"][unit]);
     }
     totals(shown, span)?;
+    distinct(shown, span)?;
     rows(shown, span, by)
 }
 
@@ -75,7 +76,9 @@ fn distinct(shown: &Value, report: &Value) -> Result<()> {
     for (name, expected) in all {
         let found = &shown["distinct"][name];
         same_bounds(found, expected).with_context(|| name.to_owned())?;
-        let text = count(expected["value"].as_u64().unwrap_or_default());
+        let [value, lower, upper] = ["value", "lower", "upper"].map(|part| expected[part].as_u64().unwrap_or_default());
+        let is_range = (value - lower).max(upper - value) > value;
+        let text = if is_range { format!("{} to {}", count(lower), count(upper)) } else { count(value) };
         ensure!(found["text"] == text, "{name}: {} is not {text}", found["text"]);
     }
     Ok(())

@@ -83,11 +83,11 @@ export function alerts(report, windows) {
 
 const amount = (value) => (Number.isInteger(value) ? grouped(value) : String(Math.round(value * 1000) / 1000));
 
-// How far the truth may be from an estimate, as a share of it.
-export function off(of) {
+// A distinct count in short. If the truth may be far from the number, as that of several windows, it is only a range.
+function counted(of) {
   const most = Math.max(of.value - of.lower, of.upper - of.value);
-  if (most === 0) return "exact";
-  return most > of.value ? `${count(of.lower)} – ${count(of.upper)}` : `±${percent(most / of.value)}`;
+  if (most > of.value) return [estimate(of, `${count(of.lower)} to ${count(of.upper)}`)];
+  return [estimate(of, count(of.value)), " ", h("small", null, most === 0 ? "exact" : `±${percent(most / of.value)}`)];
 }
 
 export function distinct(report, earlier) {
@@ -101,7 +101,7 @@ export function distinct(report, earlier) {
     const range = of.lower === of.upper ? "" : `${grouped(of.lower)} – ${grouped(of.upper)} at ${percent(of.confidence)}`;
     const known = earlier.map((one) => (one ? get(one) : null));
     return h("div", { class: "count", "data-count": name },
-      h("h3", null, name), h("p", { class: "big" }, estimate(of, count(of.value)), " ", h("small", null, off(of))),
+      h("h3", null, name), h("p", { class: "big" }, counted(of)),
       known.filter(Boolean).length > 0 ? bands(known, { label: `${name} in the last ${known.length} windows` }) : null,
       h("p", { class: "hint" }, range || "counted exactly"));
   }));
