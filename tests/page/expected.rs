@@ -34,6 +34,12 @@ pub fn compare_span(shown: &Value, span: &Value, reports: &[Value], by: &str) ->
     }
     totals(shown, span)?;
     distinct(shown, span)?;
+    // Beside the rate is how much it was.
+    for row in shown["rows"].as_array().into_iter().flatten() {
+        let value = row["value"].as_u64().unwrap_or_default() as f64;
+        let text = scaled(value, if by == "bytes" { "B" } else { "pkt" });
+        ensure!(row["amount"]["text"] == text && row["amount"]["value"] == row["value"], "{row} has not {text}");
+    }
     rows(shown, span, by)
 }
 

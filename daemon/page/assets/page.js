@@ -376,7 +376,7 @@ function renderLists() {
   const drawn = `${report.id ?? report.time ?? data.spanOf} ${location.hash} ${list.name} ${data.services}`;
   if (table.drawn === drawn) return;
   table.drawn = drawn;
-  const measure = new Measure(list, of.by, report.window.seconds);
+  const measure = new Measure(list, of.by, report.window.seconds, of.isSpan);
   put(byId("list-what"), list.about ? `${list.about}.` : "");
   put(byId("list-about"), [windowText(of, report), measure.about()].filter(Boolean).join(": "));
   const wanted = of.filter.toLowerCase();
@@ -501,11 +501,12 @@ function inLists(key, of) {
   const { report } = shown(of);
   if (!report) return h("p", { class: "empty" }, "There are no lists yet.");
   const rows = lists(report, of.by).flatMap((list) => {
-    const measure = new Measure(list, of.by, report.window.seconds);
+    const measure = new Measure(list, of.by, report.window.seconds, of.isSpan);
     return list.rows.filter((row) => related(key, row.key)).slice(0, 8).map((row) => {
       const amount = ordering(row.amount, of.by);
       return h("tr", null, h("th", { scope: "row" }, list.name), h("td", { class: "who" }, h("a", { href: link({ key: question(row.key), list: list.name }) }, show(row.key).join(" "))),
-        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n", title: measure.range(amount) }, measure.error(amount)), h("td", { class: "n" }, measure.share(row.amount)));
+        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n", title: measure.range(amount) }, measure.error(amount)), h("td", { class: "n" }, measure.share(row.amount)),
+        of.isSpan ? h("td", { class: "n" }, measure.other(row.amount)) : null);
     });
   });
   if (rows.length === 0) return h("p", { class: "empty" }, "No list of this window has it.");

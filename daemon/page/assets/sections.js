@@ -179,9 +179,10 @@ export function cost(report) {
 
 // How the numbers of a list are written.
 export class Measure {
-  constructor(list, by, seconds) {
+  constructor(list, by, seconds, isSpan = false) {
     this.list = list;
     this.by = by;
+    this.isSpan = isSpan;
     this.seconds = seconds || 1;
   }
 
@@ -215,8 +216,16 @@ export class Measure {
     return whole ? percent(ordering(amount, this.by).value / whole) : "";
   }
 
+  // Beside the rate: how much it was in a span, and else its rate in the other unit.
+  get besides() { return this.isSpan ? "total" : this.by === "packets" ? "bytes" : "packets"; }
+
   other(amount) {
     if (this.list.counted) return null;
+    if (this.isSpan) {
+      const of = ordering(amount, this.by);
+      const text = (value) => scaled(value, this.by === "packets" ? "pkt" : "B");
+      return number(of.value, text(of.value), { title: of.lower === of.upper ? "exact" : `at least ${text(of.lower)}, at most ${text(of.upper)}`, "data-amount": true });
+    }
     const packets = this.by !== "packets";
     const of = packets ? amount.packets : amount.bytes;
     return number(of.value, packets ? scaled(of.value / this.seconds, "pkt/s") : scaled((of.value * 8) / this.seconds, "bit/s"));
@@ -236,7 +245,7 @@ const CHUNK = 40;
 const BUDGET = 8;
 const SCREENFUL = 40;
 // The classes of columns of another width.
-const COLUMNS = { rate: "strong", error: "error", share: "share", packets: "other", bytes: "other" };
+const COLUMNS = { total: "other total", rate: "strong", error: "error", share: "share", packets: "other", bytes: "other" };
 
 // A list as a table. Its rows are made by parts, and only as far as the reader has come, so that a long list does not hold
 // up the page.
@@ -266,7 +275,7 @@ export class Table {
       put(this.place, h("p", { class: "empty" }, empty));
       return;
     }
-    const columns = list.counted ? [list.view ? "count" : list.counted, "error"] : ["rate", "error", "share", measure.by === "packets" ? "bytes" : "packets"];
+    const columns = list.counted ? [list.view ? "count" : list.counted, "error"] : ["rate", "error", "share", measure.besides];
     const shape = `${list.name} ${columns} ${show(rows[0].key).length}`;
     if (!this.body || this.shape !== shape) {
       this.shape = shape;
@@ -329,7 +338,7 @@ export class Table {
       cell("n strong", estimate(of, measure.text(of.value))),
       h("td", { class: "n error", role: "cell", title: measure.range(of) }, measure.error(of)),
       columns.includes("share") ? cell("n share", measure.share(amount)) : null,
-      columns.length > 3 ? cell("n other", measure.other(amount)) : null);
+      columns.length > 3 ? cell(`n ${COLUMNS[measure.besides]}`, measure.other(amount)) : null);
   }
 
   press(event) {
