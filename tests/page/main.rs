@@ -379,6 +379,9 @@ fn the_keyboard_alone_suffices() -> Result<()> {
         browser.wait_for("a second in words", "document.querySelector('.chart').getAttribute('aria-valuetext').includes('UTC')")?;
         browser.press("ArrowLeft", true)?;
         browser.press("ArrowLeft", true)?;
+        // The label has the mean of that span.
+        let label = "document.querySelector('.chart').getAttribute('aria-valuetext')";
+        browser.wait_for("a mean", &format!("/ – .* UTC: .* mean$/.test({label})"))?;
         browser.press("Enter", false)?;
         hash(&mut browser, "from=")?;
         browser.press("l", false)?;

@@ -149,14 +149,17 @@ export class RateChart {
   }
 
   text(nth) {
-    const { data, anchor } = this;
+    const { data } = this;
+    const anchor = this.anchor ?? nth;
+    const [first, last] = [Math.min(anchor, nth), Math.max(anchor, nth)];
+    const isSpan = first < last;
+    // Of a span the mean of what is known.
     const rate = (values, word) => {
-      const value = values?.[nth];
-      return value === null || value === undefined ? `${word}unknown` : `${word}${scaled(value, data.unit)}`;
+      const known = values.slice(first, last + 1).filter((value) => value !== null && value !== undefined);
+      return `${word}${known.length ? scaled(known.reduce((sum, value) => sum + value, 0) / known.length, data.unit) : "unknown"}`;
     };
     const rates = data.down ? `${rate(data.up, "in ")}, ${rate(data.down, "out ")}` : rate(data.up, "");
-    const until = anchor === null || anchor === nth ? "" : `${clock(this.time(Math.min(anchor, nth)))} – `;
-    return `${until}${clock(this.time(Math.max(nth, anchor ?? nth)))} UTC: ${rates}`;
+    return `${isSpan ? `${clock(this.time(first))} – ` : ""}${clock(this.time(last))} UTC: ${rates}${isSpan ? " mean" : ""}`;
   }
 
   listen() {

@@ -270,7 +270,7 @@ function renderCharts() {
   // The chart may have no earlier reports, or have left them out because there are too many.
   const reach = Date.parse(past?.reaches_back_to?.seconds ?? "");
   const begin = reach > of.from + 1000 ? ` It begins ${moment(reach)} UTC: nothing earlier can be drawn.` : "";
-  const hint = of.isSpan ? (data.pastWhy ?? `Drag over a chart to look closer.${begin}`)
+  const hint = of.isSpan ? (data.pastWhy ?? `Drag over a chart to look closer, at whole windows.${begin}`)
     : data.isOff ? `Drag over a chart for the lists of that time. Nothing from before this page was opened: ${data.isOff}` : `The last five minutes, ${OF_REPORTS ? "from reports" : "second by second"}. Drag over a chart for the lists of that time.`;
   put(byId("rates-hint"), names.length === 0 ? "" : hint);
   if (names.length === 0) {
