@@ -208,8 +208,7 @@ function choose(event) {
 function windowText(of, report) {
   const { start, end, seconds } = report.window;
   if (of.isOpen) return `Open window since ${clock(start)} UTC, ${duration(seconds)} so far`;
-  const date = day(start) === day(Date.now()) ? "" : `${day(start)} `;
-  const times = `${date}${clock(start)} – ${clock(end)} UTC`;
+  const times = `${between(start, end)} UTC`;
   if (!of.isSpan) return `Window ${times}`;
   const windows = report.windows ?? report.reports?.length;
   return `${times}, ${duration((Date.parse(end) - Date.parse(start)) / 1000)}${windows ? `, ${plural(windows, "window")}${windows > 1 ? " together" : ""}` : ""}`;
@@ -240,11 +239,14 @@ const isLate = () => Boolean(data.router?.is_late && data.router.last);
 // A time with its day, unless that is today.
 const moment = (time) => (day(time) === day(Date.now()) ? clock(time) : `${day(time)} ${clock(time)}`);
 
+// A start and an end, both with their days unless they are of today.
+const between = (from, to) => (day(from) === day(to) ? `${moment(from)} – ${clock(to)}` : `${day(from)} ${clock(from)} – ${day(to)} ${clock(to)}`);
+
 // What of a span nobody knows.
 function missing(report) {
   const of = report?.missing;
   if (!of) return [];
-  return (Array.isArray(of) ? of : [of]).map((one) => (typeof one === "string" ? one : `not known: ${clock(one.from ?? one.start)} – ${clock(one.to ?? one.end)} UTC${one.why ? `: ${one.why}` : ""}`));
+  return (Array.isArray(of) ? of : [of]).map((one) => (typeof one === "string" ? one : `not known: ${between(one.from ?? one.start, one.to ?? one.end)} UTC${one.why ? `: ${one.why}` : ""}`));
 }
 
 function renderLink() {
@@ -364,7 +366,7 @@ function renderLists() {
   if (document.activeElement !== filter && filter.value !== of.filter) filter.value = of.filter;
   const all = report ? lists(report, of.by) : [];
   const list = all.find((one) => one.name === of.list) ?? all[0];
-  renderTabs(all, list);
+  renderTabs(all, list, of.by);
   if (!list) {
     put(byId("list-about"), "");
     put(byId("list-what"), "");
@@ -389,9 +391,11 @@ function renderLists() {
 }
 
 // A tab for each list; a view with a table for each interface has one, and a choice of the table.
-function renderTabs(all, list) {
-  const key = `${all.map((one) => one.name)} ${location.hash}`;
-  const first = all.filter((one, nth) => !one.place || all.findIndex((other) => other.view === one.view) === nth);
+function renderTabs(all, list, by) {
+  // A view begins with the interface and direction that has the most traffic.
+  const most = (tab) => all.filter((one) => one.view === tab.view).reduce((most, one) => (one.whole[by] > most.whole[by] ? one : most));
+  const first = all.filter((one, nth) => !one.place || all.findIndex((other) => other.view === one.view) === nth).map((one) => (one.place ? most(one) : one));
+  const key = `${all.map((one) => one.name)} ${first.map((one) => one.name)} ${location.hash}`;
   const isIn = (tab) => tab === list || (tab.place && tab.view === list.view);
   const to = (one) => link({ list: one === all[0] ? null : one.name });
   keep(byId("tabs"), key, () => first.map((tab, nth) => nav([nth < 10 ? h("kbd", { "aria-hidden": "true" }, String((nth + 1) % 10)) : null, tab.place ? tab.view : tab.name], to(tab), isIn(tab), { "data-list": tab.name })));
@@ -448,6 +452,7 @@ async function renderDetail() {
   }
   const key = readQuestion(of.key);
   put(byId("detail-title"), show(key).join(" "));
+  const asOf = h("small", { class: "time" });
   const [known, over, yaml] = [h("div", null, h("p", { class: "hint" }, "Asking weir.")), h("div", null), view(key, of.list)];
   const isAsked = !OF_REPORTS && !of.isSpan;
   const command = of.isSpan ? `weir report --from ${iso(of.from)} --to ${iso(of.to)}` : `weir ask '${of.key}'`;
@@ -465,8 +470,8 @@ async function renderDetail() {
   put(byId("detail-body"),
     h("section", { class: "over-time" }, h("h3", null, "Over time"), over),
     // Only the router itself knows more than its reports, and only of the last window.
-    isAsked ? h("section", null, h("h3", null, "In the last window, in all views, listed or not"), known) : null,
-    h("section", null, h("h3", null, "In the lists"), inLists(key, of)),
+    isAsked ? h("section", null, h("h3", null, "In all views, listed or not ", asOf), known) : null,
+    h("section", null, h("h3", null, "In the lists ", h("small", { class: "time" }, windowText(of, shown(of).report))), inLists(key, of)),
     h("section", { class: "yaml" }, h("h3", null, "Make this a view"), h("p", { class: "hint" }, "Add it to weir.yaml", OF_REPORTS ? " of the router" : "", ", then ", h("code", null, "systemctl reload weir"), "."), h("pre", { tabindex: "0" }, yaml), copy(yaml)),
     h("section", { class: "yaml" }, h("h3", null, terminal), h("pre", { tabindex: "0" }, command), copy(command)));
   if (!detail.open) detail.showModal();
@@ -476,7 +481,9 @@ async function renderDetail() {
   if (!isAsked) return;
   try {
     const asked = await ask("api/ask", { key: of.key });
-    if (detailOf === name) put(known, answers(asked, of.by));
+    if (detailOf !== name) return;
+    put(asOf, windowText({}, asked));
+    put(known, answers(asked, of.by));
   } catch (error) {
     if (detailOf === name) put(known, h("p", { class: "empty" }, error.message));
   }
@@ -538,6 +545,7 @@ async function overTime(key, of, place) {
   const text = `${grouped(listed)} of ${plural(all, "window")} ${listed === 1 ? "lists" : "list"} it, the largest with ${most.upper > most.value ? "at least " : ""}${scaled(most.value, unit)}.`;
   const together = all > windows.length ? " Neighbouring windows are drawn together." : "";
   const [from, to] = of.isSpan ? [of.from, of.to] : [steps[0].start, steps.at(-1).end];
+  put(place.previousElementSibling, "Over time ", h("small", { class: "time" }, `${between(from, to)} UTC`));
   put(place, stepsOf(steps, { from, to, label: `Rate over time: ${text}`, text: (value) => scaled(value, unit) }),
     h("p", { class: "hint", "data-windows": all, "data-listed": listed }, `${text}${listed < all ? " A gap is a window that does not list it." : ""}${together}`));
 }
