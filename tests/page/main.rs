@@ -355,6 +355,9 @@ fn the_keyboard_alone_suffices() -> Result<()> {
             browser.press(key, false)?;
         }
         hash(&mut browser, "filter=tcp")?;
+        browser.press("Enter", false)?;
+        browser.wait_for("a row that passes", "document.activeElement.closest('tr[data-key*=tcp]')")?;
+        browser.press("/", false)?;
         let others = "[...document.querySelectorAll('#list tbody tr')].filter((row) => !row.dataset.key.includes('tcp'))";
         browser.wait_for("rows of tcp alone", &format!("{others}.length === 0"))?;
         browser.press("Escape", false)?;
@@ -384,6 +387,16 @@ fn the_keyboard_alone_suffices() -> Result<()> {
         browser.wait_for("a mean", &format!("/ – .* UTC: .* mean$/.test({label})"))?;
         browser.press("Enter", false)?;
         hash(&mut browser, "from=")?;
+        // A time is chosen in a form, which Esc closes, and which says what is wrong.
+        browser.value("document.querySelector('[data-span=more]').focus()")?;
+        browser.press("Enter", false)?;
+        browser.wait_for("the form", "document.querySelector('#spans details').open")?;
+        browser.value("(() => { const { From, To } = document.querySelector('.pick').elements; From.value = To.value; \
+                       document.querySelector('.pick button').click(); })()")?;
+        browser.wait_for("what is wrong", "document.querySelector('.pick .hint').textContent.includes('must be before')")?;
+        browser.value("document.querySelector('.pick button').focus()")?;
+        browser.press("Escape", false)?;
+        browser.wait_for("no form", "!document.querySelector('#spans details').open")?;
         browser.press("l", false)?;
         browser.wait_for("now", "!location.hash.includes('from=')")?;
         // All controls can be reached with the keyboard, and have a name.

@@ -135,7 +135,10 @@ function service(proto, port) {
 // Whether a row has to do with a key: an address of it, or its service.
 export function related(key, other) {
   const addresses = Object.values(key).filter(isAddress);
-  if (addresses.length > 0) return addresses.some((one) => Object.values(other).includes(one));
+  // Of two ends, what both have in common, and each of them alone.
+  const others = Object.values(other).filter(isAddress);
+  if (addresses.length > 1) return others.length > 0 && others.every((one) => addresses.includes(one));
+  if (addresses.length > 0) return others.includes(addresses[0]);
   const ports = (of) => Object.entries(of).filter(([name]) => name.endsWith("port")).map(([, port]) => port);
   const samePort = ports(key).length === 0 || ports(key).some((port) => ports(other).includes(port));
   return sameKey(key, other) || (key.proto !== undefined && key.proto === other.proto && samePort);
@@ -144,7 +147,7 @@ export function related(key, other) {
 const isAddress = (text) => /^[0-9]+\.[0-9.]+(\/\d+)?$/.test(text) || (/^[0-9a-f:.]+(\/\d+)?$/i.test(text) && text.includes(":"));
 
 // A view that looks closer at a key, as YAML for the configuration.
-export function view(key, list) {
+export function view(key, list, measure) {
   const conditions = [];
   const field = (name) => (name === "prefix" ? (list?.startsWith("destination") ? "dst_ip" : "src_ip") : name.split("/")[0]);
   for (const [name, value] of Object.entries(key)) conditions.push([field(name), value]);
@@ -158,6 +161,6 @@ export function view(key, list) {
   const quoted = (text) => (/^[0-9]+$/.test(text) ? text : JSON.stringify(text));
   const lines = ["views:", `  - name: ${name}`];
   if (conditions.length > 0) lines.push(`    match: {${conditions.map(([of, value]) => `${of}: ${quoted(value)}`).join(", ")}}`);
-  lines.push(`    by: [${by.join(", ")}]`, "    measure: bytes", "    top: 20");
+  lines.push(`    by: [${by.join(", ")}]`, `    measure: ${measure}`, "    top: 20");
   return `${lines.join("\n")}\n`;
 }

@@ -58,7 +58,7 @@ const spanLink = (from, to) => ({ from: iso(Math.floor(from / 1000) * 1000), to:
 
 // What the lists are about now: {report, why}. `why` says why there is none.
 function shown(of = state()) {
-  if (of.isSpan) return { report: data.span, why: data.spanWhy ?? "asking weir for these windows" };
+  if (of.isSpan) return { report: data.span, why: data.spanWhy ? plain(data.spanWhy) : "asking weir for these windows" };
   if (of.isOpen) return { report: data.live, why: data.liveWhy ?? "asking weir for the open window" };
   return { report: data.report, why: data.why };
 }
@@ -189,10 +189,10 @@ function renderHead() {
   if (spans.dataset.key !== key && !spans.contains(document.activeElement?.closest?.("form"))) {
     spans.dataset.key = key;
     const focused = document.activeElement?.dataset?.span;
-    const form = h("form", { class: "pick", onsubmit: choose }, pick("From", of.from ?? now - 1_200_000), pick("To", of.to ?? now), h("button", null, "Show"), h("span", { class: "hint" }, "UTC"));
+    const form = h("form", { class: "pick", onsubmit: choose }, pick("From", of.from ?? now - 1_200_000), pick("To", of.to ?? now), h("button", null, "Show"), h("span", { class: "hint", role: "status" }, "UTC"));
     put(spans, nav("Now", link({ from: null, to: null }), !of.isSpan, { "data-span": "now", "aria-keyshortcuts": "l" }),
       PRESETS.map(([name, seconds]) => nav(name, link(spanLink(now - seconds * 1000, now)), near(seconds), { "data-span": name })),
-      h("details", { class: "more" }, h("summary", { "data-span": "more" }, "Choose…"), form));
+      h("details", { class: "more", open: spans.querySelector("details")?.open, onkeydown: (event) => { if (event.key !== "Escape") return; event.stopPropagation(); closeChoice(true); } }, h("summary", { "data-span": "more" }, "Choose…"), form));
     if (focused) spans.querySelector(`[data-span="${focused}"]`)?.focus();
   }
   renderTrust(of);
@@ -202,7 +202,22 @@ function renderHead() {
 function choose(event) {
   event.preventDefault();
   const [from, to] = ["From", "To"].map((name) => Date.parse(`${event.target.elements[name].value}Z`));
-  if (to > from) go(spanLink(from, to));
+  if (!(to > from)) return put(event.target.querySelector(".hint"), "UTC. From must be before To.");
+  closeChoice(true);
+  return go(spanLink(from, to));
+}
+
+// Closes the choice of a time. The focus of its fields goes to its button.
+function closeChoice(isLeft) {
+  const choice = byId("spans").querySelector("details");
+  if (!choice?.open) return;
+  choice.open = false;
+  if (isLeft) choice.firstElementChild.focus();
+}
+
+function help() {
+  closeChoice(false);
+  byId("help").showModal();
 }
 
 function windowText(of, report) {
@@ -236,6 +251,9 @@ function renderTrust(of) {
 // Whether no report came for too long, as the collector says.
 const isLate = () => Boolean(data.router?.is_late && data.router.last);
 
+// A message with its times as they are written here.
+const plain = (text) => text.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (time) => `${moment(Date.parse(time))} UTC`);
+
 // A time with its day, unless that is today.
 const moment = (time) => (day(time) === day(Date.now()) ? clock(time) : `${day(time)} ${clock(time)}`);
 
@@ -255,7 +273,7 @@ function renderLink() {
   const kind = isBad ? "bad" : data.isLive ? "good" : "";
   place.className = `link ${kind}`;
   // The time moves each second, which nobody wants to hear.
-  const live = OF_REPORTS ? "from reports" : "live";
+  const live = OF_REPORTS ? "from reports" : state().isSpan ? "connected" : "live";
   put(byId("link-text"), data.broken ? "not connected" : data.unknown ? "unknown router" : isLate() ? "late" : data.isLive ? live : "connecting");
   place.title = data.second ? `last second: ${clock(data.second.time)} UTC` : "";
 }
@@ -276,7 +294,7 @@ function renderCharts() {
     : data.isOff ? `Drag over a chart for the lists of that time. Nothing from before this page was opened: ${data.isOff}` : `The last five minutes, ${OF_REPORTS ? "from reports" : "second by second"}. Drag over a chart for the lists of that time.`;
   put(byId("rates-hint"), names.length === 0 ? "" : hint);
   if (names.length === 0) {
-    const why = of.isSpan ? (data.pastWhy ?? (past ? "Nothing is known of this time." : "Asking weir for this time.")) : data.broken ? data.broken.why : !OF_REPORTS ? "The first second is being counted." : data.next ? "No report has come in the last five minutes." : data.why;
+    const why = of.isSpan ? (data.pastWhy ? plain(data.pastWhy) : (past ? "Nothing is known of this time." : "Asking weir for this time.")) : data.broken ? data.broken.why : !OF_REPORTS ? "The first second is being counted." : data.next ? "No report has come in the last five minutes." : data.why;
     if (charts.size === 0) put(place, h("p", { class: "empty" }, why));
     return;
   }
@@ -418,7 +436,8 @@ function renderSide() {
   const of = state();
   const { report, why } = shown(of);
   const full = report?.interfaces ? report : of.isSpan ? null : data.report;
-  const nothing = () => h("p", { class: "empty" }, why);
+  // The line above all says why.
+  const nothing = () => h("p", { class: "hint" }, of.isSpan && data.spanWhy ? "Nothing of this time." : why);
   document.body.classList.toggle("alarm", (full?.alerts ?? []).some((alert) => alert.state === "firing"));
   put(byId("alerts-body"), full ? alerts(full, of.isSpan ? data.past?.windows ?? [] : null) : nothing());
   put(byId("distinct-body"), report?.unique ? distinct(report, of.isSpan ? windowsOfPast() : of.isOpen ? [] : data.earlier) : nothing());
@@ -453,7 +472,7 @@ async function renderDetail() {
   const key = readQuestion(of.key);
   put(byId("detail-title"), show(key).join(" "));
   const asOf = h("small", { class: "time" });
-  const [known, over, yaml] = [h("div", null, h("p", { class: "hint" }, "Asking weir.")), h("div", null), view(key, of.list)];
+  const [known, over, yaml] = [h("div", null, h("p", { class: "hint" }, "Asking weir.")), h("div", null), view(key, of.list, of.by)];
   const isAsked = !OF_REPORTS && !of.isSpan;
   const command = of.isSpan ? `weir report --from ${iso(of.from)} --to ${iso(of.to)}` : `weir ask '${of.key}'`;
   const terminal = OF_REPORTS ? "More, in a terminal of the router" : of.isSpan ? "The lists of this time in a terminal" : "The same in a terminal";
@@ -472,7 +491,7 @@ async function renderDetail() {
     // Only the router itself knows more than its reports, and only of the last window.
     isAsked ? h("section", null, h("h3", null, "In all views, listed or not ", asOf), known) : null,
     h("section", null, h("h3", null, "In the lists ", h("small", { class: "time" }, windowText(of, shown(of).report))), inLists(key, of)),
-    h("section", { class: "yaml" }, h("h3", null, "Make this a view"), h("p", { class: "hint" }, "Add it to weir.yaml", OF_REPORTS ? " of the router" : "", ", then ", h("code", null, "systemctl reload weir"), "."), h("pre", { tabindex: "0" }, yaml), copy(yaml)),
+    h("section", { class: "yaml" }, h("h3", null, "Make this a view"), h("p", { class: "hint" }, "Add it to ", h("code", null, "views:"), " in weir.yaml", OF_REPORTS ? " of the router" : "", ", then ", h("code", null, "systemctl reload weir"), "."), h("pre", { tabindex: "0" }, yaml), copy(yaml)),
     h("section", { class: "yaml" }, h("h3", null, terminal), h("pre", { tabindex: "0" }, command), copy(command)));
   if (!detail.open) detail.showModal();
   // A link to another row within the details goes away with them.
@@ -580,6 +599,11 @@ function press(event) {
     } else if (!document.querySelector("dialog[open]") && state().filter) go({ filter: null });
     return;
   }
+  if (event.target.id === "filter" && (event.key === "Enter" || event.key === "ArrowDown")) {
+    byId("list").querySelector("tbody a")?.focus();
+    event.preventDefault();
+    return;
+  }
   if (isTyping || document.querySelector("dialog[open]")) return;
   const of = state();
   if (/^[0-9]$/.test(event.key)) {
@@ -591,7 +615,7 @@ function press(event) {
   else if (event.key === "l") go({ from: null, to: null });
   else if (event.key === "o" && !OF_REPORTS) go({ window: of.isOpen ? null : "open" });
   else if (event.key === "/") byId("filter").focus();
-  else if (event.key === "?") byId("help").showModal();
+  else if (event.key === "?") help();
   else if (event.key === "ArrowDown" && !event.target.closest("tr[data-key], .chart")) byId("list").querySelector("tbody a")?.focus();
   else return;
   event.preventDefault();
@@ -600,6 +624,7 @@ function press(event) {
 function listen() {
   document.addEventListener("keydown", press);
   addEventListener("hashchange", () => {
+    closeChoice(false);
     loadSpan();
     loadLive();
     renderDetail();
@@ -612,7 +637,9 @@ function listen() {
     renderLists();
   });
   byId("ledger-of").addEventListener("change", (event) => go({ of: event.target.value }));
-  byId("help-button").addEventListener("click", () => byId("help").showModal());
+  byId("help-button").addEventListener("click", help);
+  // A click elsewhere closes the choice of a time.
+  document.addEventListener("pointerdown", (event) => { if (!event.target.closest("#spans details")) closeChoice(false); });
   document.querySelector("[data-skip]").addEventListener("click", (event) => {
     event.preventDefault();
     byId("lists").focus();
