@@ -253,6 +253,18 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
             let address = browser.value(&format!("document.querySelector('{link}').getAttribute('href')"))?;
             ensure!(address.as_str().is_some_and(|to| to.contains("list=floods") && !to.contains("from")), "{address}");
         }
+        // After details are closed, the way back does not open them again.
+        browser.value("document.querySelector('[data-list=sources]').click()")?;
+        browser.wait_for("a row", "document.querySelector('#list tbody a')")?;
+        browser.value("document.querySelector('#list tbody a').click()")?;
+        browser.wait_for("the details", "document.getElementById('detail').open")?;
+        browser.press("Escape", false)?;
+        browser.wait_for("no details", "!location.hash.includes('key=')")?;
+        browser.value("history.back()")?;
+        browser.value("new Promise((done) => setTimeout(done, 300))")?;
+        ensure!(browser.value("document.getElementById('detail').open")? == false, "back has opened the details");
+        browser.open(&format!("{PAGE}#from=yesterday"))?;
+        browser.wait_for("words", "document.getElementById('notices')?.textContent.includes('no time in UTC')")?;
         for (name, seconds) in [("5 min", 300), ("20 min", 1200), ("1 h", 3600), ("24 h", 86_400)] {
             browser.value(&format!("document.querySelector('[data-span=\"{name}\"]').click()"))?;
             let chosen = "(() => { const all = new URLSearchParams(location.hash.slice(1)); \

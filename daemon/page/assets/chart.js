@@ -90,10 +90,9 @@ export class RateChart {
     const parts = [];
     const [largest, at] = up >= down ? [up, yUp] : [down, yDown];
     const line = ceiling(largest * 0.5);
-    if (largest > 0 && line <= largest) {
-      const y = at(line);
-      parts.push(s("line", { class: "grid", x1: 0, x2: width, y1: y, y2: y }), s("text", { class: "label", x: 2, y: up >= down ? y - 3 : y + 11 }, scaled(line, data.unit)));
-    }
+    const y = at(line);
+    const isMarked = largest > 0 && line <= largest;
+    if (isMarked) parts.push(s("line", { class: "grid", x1: 0, x2: width, y1: y, y2: y }));
     parts.push(s("path", { class: "area up", d: top.area }), s("path", { class: "line up", d: top.line }));
     if (data.down) {
       const bottom = paths(data.down, x, yDown, base);
@@ -105,6 +104,7 @@ export class RateChart {
     if (data.note && !data.up.some((value) => value !== null && value !== undefined)) {
       parts.push(s("text", { class: "note", x: width / 2, y: base / 2 + 10, "text-anchor": "middle" }, data.note));
     }
+    if (isMarked) parts.push(s("text", { class: "label", x: 2, y: up >= down ? y - 3 : y + 11 }, scaled(line, data.unit)));
     this.mark = s("g", { class: "mark" });
     parts.push(this.mark);
     this.plot.setAttribute("viewBox", `0 0 ${width} ${height}`);

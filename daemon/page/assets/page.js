@@ -36,7 +36,7 @@ function state() {
   return {
     list: all.get("list") ?? "sources", by: all.get("by") === "packets" ? "packets" : "bytes",
     filter: all.get("filter") ?? "", key: all.get("key"), of: all.get("of") ?? "",
-    from: isSpan ? from : null, to: isSpan ? to : null, isSpan, isOpen: all.get("window") === "open" && !isSpan && !OF_REPORTS,
+    from: isSpan ? from : null, to: isSpan ? to : null, isSpan, isWrong: !isSpan && (all.has("from") || all.has("to")), isOpen: all.get("window") === "open" && !isSpan && !OF_REPORTS,
   };
 }
 
@@ -236,6 +236,7 @@ function renderTrust(of) {
   if (data.unknown) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "Unknown router: "), `${data.unknown}.`));
   else if (isLate()) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "This router is late: "), `its last window ended ${moment(data.router.last.window_end)} UTC, and nothing came for three windows and 30 seconds. The numbers below are those of its last report.`));
   if (data.broken) notices.unshift(h("p", { class: "notice bad" }, h("b", null, `Connection lost at ${clock(data.broken.at)} UTC: `), `${data.broken.why}. Trying again; the numbers below are those of before.`));
+  if (of.isWrong) notices.push(h("p", { class: "notice" }, "The address has from= and to= that are no time in UTC, such as 2026-11-20T08:00:00Z, or end before they begin: this is now."));
   for (const text of missing(report)) notices.push(h("p", { class: "notice" }, text));
   const texts = notices.map((notice) => notice.textContent).join();
   const place = byId("notices");
@@ -398,7 +399,7 @@ function renderLists() {
   table.drawn = drawn;
   const measure = new Measure(list, of.by, report.window.seconds, of.isSpan);
   put(byId("list-what"), list.about ? `${list.about}.` : "");
-  put(byId("list-about"), [windowText(of, report), measure.about()].filter(Boolean).join(": "));
+  put(byId("list-about"), `${[windowText(of, report), measure.about()].filter(Boolean).join(": ")}${of.isOpen ? ". The line above, the ledger and the protocols are of the last window." : ""}`);
   const wanted = of.filter.toLowerCase();
   const rows = list.rows.filter((row) => ordering(row.amount, of.by)).map((row) => ({ ...row, question: question(row.key) }))
     .filter((row) => !wanted || `${show(row.key).join(" ")} ${row.question}`.toLowerCase().includes(wanted));
@@ -531,7 +532,7 @@ function inLists(key, of) {
     return list.rows.filter((row) => related(key, row.key)).slice(0, 8).map((row) => {
       const amount = ordering(row.amount, of.by);
       return h("tr", null, h("th", { scope: "row" }, list.name), h("td", { class: "who" }, h("a", { href: link({ key: question(row.key), list: list.name }) }, show(row.key).join(" "))),
-        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n", title: measure.range(amount) }, measure.error(amount)), h("td", { class: "n" }, measure.share(row.amount)),
+        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n", title: measure.range(amount) }, measure.error(amount)), h("td", { class: "n", title: list.place ? `of ${list.place}` : "of all" }, measure.share(row.amount)),
         of.isSpan ? h("td", { class: "n" }, measure.other(row.amount)) : null);
     });
   });
@@ -652,7 +653,11 @@ function listen() {
   detail.addEventListener("close", () => {
     const { key } = state();
     if (!key) return;
-    go({ key: null });
+    // The way back does not open them again.
+    history.replaceState(null, "", link({ key: null }));
+    renderDetail();
+    renderLists();
+    render();
     byId("list").querySelector(`tr[data-key="${CSS.escape(key)}"] a`)?.focus();
   });
 }

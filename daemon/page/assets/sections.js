@@ -85,9 +85,10 @@ const amount = (value) => (Number.isInteger(value) ? grouped(value) : String(Mat
 
 // A distinct count in short. If the truth may be far from the number, as that of several windows, it is only a range.
 function counted(of) {
-  const most = Math.max(of.value - of.lower, of.upper - of.value);
+  const less = of.value - of.lower;
+  const most = Math.max(less, of.upper - of.value);
   if (most > of.value) return [estimate(of, `${count(of.lower)} to ${count(of.upper)}`)];
-  return [estimate(of, count(of.value)), " ", h("small", null, most === 0 ? "exact" : `±${percent(most / of.value)}`)];
+  return [estimate(of, count(of.value)), " ", h("small", null, most === 0 ? "exact" : `${less === 0 ? "+" : "±"}${percent(most / of.value)}`)];
 }
 
 export function distinct(report, earlier) {
