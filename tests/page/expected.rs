@@ -190,7 +190,11 @@ fn error(less: u64, more: u64, text: &dyn Fn(u64) -> String, [value, lower, uppe
         (0, 0) => ("exact".to_owned(), format!("exactly {}", text(value))),
         (0, more) => (format!("+{}", text(more)), format!("at least {}, up to {} more", text(value), text(more))),
         (less, more) => {
-            let short = if more == 0 { format!("−{}", text(less)) } else { format!("±{}", text(less.max(more))) };
+            let short = match more {
+                0 => format!("−{}", text(less)),
+                more if more > value => format!("≤ {}", text(upper)),
+                more => format!("±{}", text(less.max(more))),
+            };
             (short, format!("between {} and {}", text(lower), text(upper)))
         }
     }

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         in_browser("every_text_has_enough_contrast", access::every_text_has_enough_contrast),
         in_browser("tab_reaches_everything", access::tab_reaches_everything),
         in_browser("long_lists_are_drawn_by_parts", access::long_lists_are_drawn_by_parts),
+        in_browser("a_view_begins_with_the_busiest_interface", access::a_view_begins_with_the_busiest_interface),
         trial("a_picture_shows_the_page", a_picture_shows_the_page, &[&lab, &browser, &terminal]),
         in_browser("the_fleet_is_what_the_database_has", fleet::the_fleet_is_what_the_database_has),
         over_http("the_fleet_has_the_guards_of_the_page", fleet::the_fleet_has_the_guards_of_the_page),
@@ -303,7 +304,7 @@ fn parts_of_windows_show_the_whole_windows(
     let sum: u64 = chosen.iter().filter_map(|report| report["interfaces"][0]["ledger"]["seen"]["bytes"].as_u64()).sum();
     let is_whole = format!(
         "(() => {{ const all = new URLSearchParams(location.hash.slice(1)); return all.get('from') === '{from}' && \
-         all.get('to') === '{to}' && document.querySelector('.chart').getAttribute('aria-valuemax') === '7' && \
+         all.get('to') === '{to}' && document.querySelector('.chart')?.getAttribute('aria-valuemax') === '7' && \
          document.querySelector('[data-rate]')?.dataset.value === '{sum}' && \
          document.getElementById('trust').textContent.includes('4 windows together'); }})()"
     );

@@ -197,7 +197,9 @@ export class Measure {
     const [less, more] = [of.value - of.lower, of.upper - of.value];
     if (less === 0 && more === 0) return "exact";
     if (less === 0) return `+${this.text(more)}`;
-    return more === 0 ? `−${this.text(less)}` : `±${this.text(Math.max(less, more))}`;
+    if (more === 0) return `−${this.text(less)}`;
+    // Bounds that are far away on one side are no ±.
+    return more > of.value ? `≤ ${this.text(of.upper)}` : `±${this.text(Math.max(less, more))}`;
   }
 
   // The same in words, without the number and with it.
