@@ -630,6 +630,7 @@ function listen() {
     loadLive();
     renderDetail();
     // At once, so that no link has an earlier state.
+    renderHead();
     renderLists();
     render();
   });
