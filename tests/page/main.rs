@@ -309,8 +309,8 @@ fn parts_of_windows_show_the_whole_windows(
          document.getElementById('trust').textContent.includes('4 windows together'); }})()"
     );
     browser.wait_for("whole windows", &is_whole)?;
-    browser.value("location.reload()")?;
-    browser.wait_for("the same after a reload", &is_whole)?;
+    browser.value("window.isOld = true; location.reload()")?;
+    browser.wait_for("the same after a reload", &format!("!window.isOld && {is_whole}"))?;
     browser.value("document.querySelector('[data-span=now]').click()")?;
     browser.wait_for(
         "now",
