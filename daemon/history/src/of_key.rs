@@ -1,7 +1,7 @@
 //! One key of a list over time.
 
 use jiff::Timestamp;
-use weir_report::{KeyHistory, ListKey};
+use weir_report::{KeyHistory, KeySteps, ListKey};
 
 use crate::windows::{Time, Windows};
 
@@ -28,7 +28,7 @@ pub fn of_key(windows: &Windows, time: &Time, of: &OfKey, points: usize) -> Resu
     let key = ListKey::parse(&of.key, of.view.as_deref())?;
     let to = time.to.or(windows.newest()).unwrap_or(Timestamp::UNIX_EPOCH);
     let from = time.from.max(windows.oldest()).unwrap_or(to).min(to);
-    let mut steps = KeyHistory::new(&of.key, of.view.as_deref(), (from, to), points);
+    let mut steps = KeySteps::new(&of.key, of.view.as_deref(), (from, to), points);
     windows.each(time, |kept| steps.add(&kept.past, &kept.union, &key));
     Ok(steps.finish())
 }

@@ -189,23 +189,6 @@ pub struct KeyHistory {
     pub windows: Vec<KeyWindow>,
 }
 
-impl KeyHistory {
-    /// The history of a key over this time in about `points` steps of equal length, from windows in their order.
-    pub fn new(key: &str, view: Option<&str>, (from, to): (Timestamp, Timestamp), points: usize) -> KeySteps {
-        let length = (to.as_millisecond() - from.as_millisecond()).unsigned_abs();
-        let history = Self {
-            schema: KEY_HISTORY_SCHEMA.to_owned(),
-            key: key.to_owned(),
-            view: view.map(str::to_owned),
-            from,
-            to,
-            confidence: 1.0,
-            windows: Vec::new(),
-        };
-        KeySteps { history, step_ms: length.div_ceil(points as u64).max(1), failures: 0.0 }
-    }
-}
-
 /// A [`KeyHistory`] that windows are being added to.
 #[derive(Debug)]
 pub struct KeySteps {
@@ -215,6 +198,21 @@ pub struct KeySteps {
 }
 
 impl KeySteps {
+    /// The history of a key over this time in about `points` steps of equal length, without windows yet.
+    pub fn new(key: &str, view: Option<&str>, (from, to): (Timestamp, Timestamp), points: usize) -> Self {
+        let length = (to.as_millisecond() - from.as_millisecond()).unsigned_abs();
+        let history = KeyHistory {
+            schema: KEY_HISTORY_SCHEMA.to_owned(),
+            key: key.to_owned(),
+            view: view.map(str::to_owned),
+            from,
+            to,
+            confidence: 1.0,
+            windows: Vec::new(),
+        };
+        Self { history, step_ms: length.div_ceil(points as u64).max(1), failures: 0.0 }
+    }
+
     /// Adds the window that follows, if it has such a list.
     pub fn add(&mut self, past: &PastWindow, union: &Union, key: &ListKey) {
         let Some(sums) = union.of_key(key) else { return };

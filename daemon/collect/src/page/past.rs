@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::Value;
 use weir_page::query::Times;
-use weir_report::{Distinct, History, InterfaceHistory, KeyHistory, ListKey, PastWindow, Reach, Report, Steps, Union};
+use weir_report::{
+    Distinct, History, InterfaceHistory, KeyHistory, KeySteps, ListKey, PastWindow, Reach, Report, Steps, Union,
+};
 
 use super::super::line::sortable;
 
@@ -181,7 +183,7 @@ pub(super) fn of_key(
     let read = each(connection, observer, times, |report| windows.push((PastWindow::of(report), Union::one(report))))?;
     let from = times.0.or(windows.first().map(|(past, _)| past.start)).unwrap_or(Timestamp::UNIX_EPOCH);
     let to = times.1.or(windows.last().map(|(past, _)| past.end)).unwrap_or(from);
-    let mut steps = KeyHistory::new(key, view, (from, to), points);
+    let mut steps = KeySteps::new(key, view, (from, to), points);
     windows.iter().for_each(|(past, union)| steps.add(past, union, &list_key));
     Ok(read.map(|()| steps.finish()))
 }
