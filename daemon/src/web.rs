@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use weir_deliver::board::Board;
-use weir_history::{Asker, Query, Time};
+use weir_history::{Asker, OfKey, Query, Time};
+use weir_report::ListKey;
 use weir_web::{Answerer, Question, Refusal};
 
 use crate::{
@@ -42,6 +43,11 @@ impl Answers {
             Question::Live => self.read(),
             Question::History { from, to, points } => {
                 self.remember(Query::History(Time { from, to }, Some(points as usize)))
+            }
+            Question::OfKey { key, view, from, to, points } => {
+                let points = points.map(|points| points as usize);
+                ListKey::parse(&key, view.as_deref()).map_err(Refusal::Refused)?;
+                self.remember(Query::OfKey(OfKey { key, view }, Time { from, to }, points))
             }
             Question::Span { from, to } => self.remember(Query::Span(Time { from, to })),
         }

@@ -36,6 +36,11 @@ pub fn every_text_has_enough_contrast() -> Result<()> {
             browser
                 .wait_for("the details", "document.querySelector('.answers tr') && document.querySelector('.yaml')")?;
             contrast(&mut browser, &format!("details at {screen:?}"), 20)?;
+            // Nothing is cut off, and no name is squeezed into a column of letters.
+            let squeezed = "(() => { const detail = document.getElementById('detail'); const tall = (one) => \
+                            one.getClientRects().length > 3; const names = [...detail.querySelectorAll('.related a')]; \
+                            return detail.scrollWidth > detail.clientWidth || names.length === 0 || names.some(tall); })()";
+            ensure!(browser.value(squeezed)? == false, "the details are not readable at {screen:?}");
             browser.press("Escape", false)?;
             browser.wait_for("no details", "!document.getElementById('detail').open")?;
             browser.press("?", false)?;
@@ -111,6 +116,33 @@ const LONG: &str = "const real = window.fetch; window.fetch = async (path, optio
       if (row) report.top[list] = Array.from({length: 500}, (_, nth) => ({...row, rank: nth + 1, \
         src_ip: `10.1.${nth >> 8}.${nth & 255}`})); } \
     return new Response(JSON.stringify(body), {status: 200}); };";
+/// Puts a table without traffic before those of each view, as of an interface that is hardly used.
+const IDLE: &str = "const real = window.fetch; window.fetch = async (path, options) => { \
+    const answer = await real(path, options); \
+    if (!String(path).startsWith('api/report')) return answer; \
+    const body = await answer.json(); const none = {value: 0, lower: 0, upper: 0}; \
+    for (const report of Array.isArray(body) ? body : [body]) for (const view of report.views) \
+      view.tables?.unshift({...view.tables[0], interface: 'idle0', rows: [], total: {packets: none, bytes: none}}); \
+    return new Response(JSON.stringify(body), {status: 200}); };";
+
+pub fn a_view_begins_with_the_busiest_interface() -> Result<()> {
+    let mut watched = Watched::start("report: {interval: 2s}\n")?;
+    watched.with_traffic(|pair, daemon| {
+        daemon.wait_for_reports(2, weir_tests::quiet::TIMEOUT)?;
+        let mut browser = Browser::start(&pair.observer)?;
+        browser.call("Page.addScriptToEvaluateOnNewDocument", &json!({"source": IDLE}))?;
+        browser.open(PAGE)?;
+        browser.wait_for("rows", &format!("{ROWS} >= 5"))?;
+        browser.wait_for("a view", "document.querySelector('#tabs [data-list^=protocols]')")?;
+        browser.value("document.querySelector('#tabs [data-list^=protocols]').click()")?;
+        let places = "[...document.querySelectorAll('#places a')].map((one) => one.textContent)";
+        browser.wait_for("the idle interface", &format!("{places}.some((name) => name.startsWith('idle0'))"))?;
+        let chosen = browser.value("document.querySelector('#places [aria-current]').textContent")?;
+        ensure!(chosen == format!("{} ingress", crate::OBSERVED), "the view begins with {chosen}");
+        Ok(())
+    })
+}
+
 /// Counts the rows that are made between two pictures.
 const COUNT: &str = "window.most = 0; let now = 0; new MutationObserver((all) => { \
     for (const one of all) now += [...one.addedNodes].filter((node) => node.tagName === 'TR').length; \

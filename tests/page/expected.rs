@@ -33,6 +33,13 @@ pub fn compare_span(shown: &Value, span: &Value, reports: &[Value], by: &str) ->
         ensure!(span["totals"][unit] == sum, "{unit}: {} are not the {sum} of all windows", span["totals"][unit]);
     }
     totals(shown, span)?;
+    distinct(shown, span)?;
+    // Beside the rate is how much it was.
+    for row in shown["rows"].as_array().into_iter().flatten() {
+        let value = row["value"].as_u64().unwrap_or_default() as f64;
+        let text = scaled(value, if by == "bytes" { "B" } else { "pkt" });
+        ensure!(row["amount"]["text"] == text && row["amount"]["value"] == row["value"], "{row} has not {text}");
+    }
     rows(shown, span, by)
 }
 
@@ -75,7 +82,9 @@ fn distinct(shown: &Value, report: &Value) -> Result<()> {
     for (name, expected) in all {
         let found = &shown["distinct"][name];
         same_bounds(found, expected).with_context(|| name.to_owned())?;
-        let text = count(expected["value"].as_u64().unwrap_or_default());
+        let [value, lower, upper] = ["value", "lower", "upper"].map(|part| expected[part].as_u64().unwrap_or_default());
+        let is_range = (value - lower).max(upper - value) > value;
+        let text = if is_range { format!("{} to {}", count(lower), count(upper)) } else { count(value) };
         ensure!(found["text"] == text, "{name}: {} is not {text}", found["text"]);
     }
     Ok(())
@@ -163,11 +172,9 @@ fn rows(shown: &Value, report: &Value, by: &str) -> Result<()> {
         };
         let [value, lower, upper] = ["value", "lower", "upper"].map(|part| amount[part].as_u64().unwrap_or_default());
         ensure!(found["text"] == text(value), "{key}: {} is not {}", found["text"], text(value));
-        let error = match (value - lower).max(upper - value) {
-            0 => "exact".to_owned(),
-            off => format!("±{}", text(off)),
-        };
+        let (error, words) = error(value - lower, upper - value, &text, [value, lower, upper]);
         ensure!(found["error"] == error, "{key}: {} is not {error}", found["error"]);
+        ensure!(found["range"] == words, "{key}: {} is not {words}", found["range"]);
         if !counts {
             let whole = whole.pointer(&format!("/{by}/value")).unwrap_or(&whole[by]).as_u64().unwrap_or_default();
             let share = percent(value as f64 / whole as f64);
@@ -175,6 +182,22 @@ fn rows(shown: &Value, report: &Value, by: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// How far the truth may be from a number: in short, and in words for a screen reader.
+fn error(less: u64, more: u64, text: &dyn Fn(u64) -> String, [value, lower, upper]: [u64; 3]) -> (String, String) {
+    match (less, more) {
+        (0, 0) => ("exact".to_owned(), format!("exactly {}", text(value))),
+        (0, more) => (format!("+{}", text(more)), format!("at least {}, up to {} more", text(value), text(more))),
+        (less, more) => {
+            let short = match more {
+                0 => format!("−{}", text(less)),
+                more if more > value => format!("≤ {}", text(upper)),
+                more => format!("±{}", text(less.max(more))),
+            };
+            (short, format!("between {} and {}", text(lower), text(upper)))
+        }
+    }
 }
 
 /// The key of a row in the syntax of a query, in the order of the report.

@@ -181,8 +181,9 @@ fn a_router_shows_its_reports(browser: &mut Browser, namespace: &Namespace, repo
     // Here is nothing that only a running weir could do.
     browser.value("document.querySelector('#list tbody a').click()")?;
     browser.wait_for("the details", "document.getElementById('detail').open")?;
-    let parts = browser.value("[...document.querySelectorAll('#detail h3')].map((one) => one.textContent)")?;
-    let expected = ["Over time", "In the lists above", "Make this a view", "More, in a terminal of the router"];
+    let parts = browser
+        .value("[...document.querySelectorAll('#detail h3')].map((one) => one.firstChild.textContent.trim())")?;
+    let expected = ["Over time", "In the lists", "Make this a view", "More, in a terminal of the router"];
     ensure!(parts == json!(expected), "{parts}");
     browser.press("Escape", false)?;
     browser.wait_for("no details", "!document.getElementById('detail').open")?;

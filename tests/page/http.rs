@@ -113,6 +113,10 @@ pub fn its_thread_has_no_right() -> Result<()> {
     ensure!(answer["answers"].as_array().is_some_and(|answers| !answers.is_empty()), "{answer}");
     let (status, _, why) = get(namespace, "/api/ask?key=size%3D3")?;
     ensure!(status == 400 && why.contains("there is no field"), "{status} {why}");
+    let (status, _, told) = get(namespace, "/api/history?key=src_ip%3D192.0.2.7")?;
+    ensure!(status == 200 && told.contains("weir.key_history/1"), "{status} {told}");
+    let (status, _, why) = get(namespace, "/api/history?key=ttl%3D3")?;
+    ensure!(status == 400 && why.contains("no list has rows by ttl"), "{status} {why}");
     Ok(())
 }
 

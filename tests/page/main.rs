@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         in_browser("every_text_has_enough_contrast", access::every_text_has_enough_contrast),
         in_browser("tab_reaches_everything", access::tab_reaches_everything),
         in_browser("long_lists_are_drawn_by_parts", access::long_lists_are_drawn_by_parts),
+        in_browser("a_view_begins_with_the_busiest_interface", access::a_view_begins_with_the_busiest_interface),
         trial("a_picture_shows_the_page", a_picture_shows_the_page, &[&lab, &browser, &terminal]),
         in_browser("the_fleet_is_what_the_database_has", fleet::the_fleet_is_what_the_database_has),
         over_http("the_fleet_has_the_guards_of_the_page", fleet::the_fleet_has_the_guards_of_the_page),
@@ -231,6 +232,40 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
                 expected::compare_span(&shown, &span, chosen, by).with_context(|| format!("{list}: {shown}"))?;
             }
         }
+        parts_of_windows_show_the_whole_windows(&mut browser, [&from, &to], chosen)?;
+        // Each window has a step of its own, and none is there that does not exist.
+        browser.value("document.querySelector('#list tbody a').click()")?;
+        let steps = browser
+            .wait_for("the windows of a row", "document.querySelector('#detail [data-windows]')?.dataset.windows")?;
+        ensure!(steps == "4", "the row has {steps} windows, and there are 4");
+        // The command is about the same time.
+        let command = browser.value("[...document.querySelectorAll('#detail pre')].at(-1).textContent")?;
+        ensure!(command == format!("weir report --from {from} --to {to}"), "{command}");
+        ensure!(browser.value("document.querySelector('.answers')")?.is_null(), "the last window is not this time");
+        browser.value("document.querySelector('#detail [data-close]').click()")?;
+        browser.wait_for("no details", "!document.getElementById('detail').open")?;
+        // What cannot be added up says so, with a way to the last window, and nothing about bounds.
+        browser.press("8", false)?;
+        browser.wait_for("floods", "document.getElementById('list').textContent.includes('cannot be added up')")?;
+        let about = browser.value("document.getElementById('lists').textContent")?;
+        let about = about.as_str().unwrap_or_default();
+        ensure!(!about.contains("hold at") && about.contains("by the number of sources"), "{about}");
+        for link in ["#list .empty a", "[data-span=now]"] {
+            let address = browser.value(&format!("document.querySelector('{link}').getAttribute('href')"))?;
+            ensure!(address.as_str().is_some_and(|to| to.contains("list=floods") && !to.contains("from")), "{address}");
+        }
+        // After details are closed, the way back does not open them again.
+        browser.value("document.querySelector('[data-list=sources]').click()")?;
+        browser.wait_for("a row", "document.querySelector('#list tbody a')")?;
+        browser.value("document.querySelector('#list tbody a').click()")?;
+        browser.wait_for("the details", "document.getElementById('detail').open")?;
+        browser.press("Escape", false)?;
+        browser.wait_for("no details", "!location.hash.includes('key=')")?;
+        browser.value("history.back()")?;
+        browser.value("new Promise((done) => setTimeout(done, 300))")?;
+        ensure!(browser.value("document.getElementById('detail').open")? == false, "back has opened the details");
+        browser.open(&format!("{PAGE}#from=yesterday"))?;
+        browser.wait_for("words", "document.getElementById('notices')?.textContent.includes('no time in UTC')")?;
         for (name, seconds) in [("5 min", 300), ("20 min", 1200), ("1 h", 3600), ("24 h", 86_400)] {
             browser.value(&format!("document.querySelector('[data-span=\"{name}\"]').click()"))?;
             let chosen = "(() => { const all = new URLSearchParams(location.hash.slice(1)); \
@@ -252,6 +287,38 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
         ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
         Ok(())
     })
+}
+
+/// A time that begins and ends within windows becomes that of the whole windows: in the address, in the chart, after a
+/// reload and on the way back.
+fn parts_of_windows_show_the_whole_windows(
+    browser: &mut Browser,
+    [from, to]: [&str; 2],
+    chosen: &[Value],
+) -> Result<()> {
+    let inside = |time: &str, milliseconds| -> Result<String> {
+        let time: jiff::Timestamp = time.parse()?;
+        Ok((time + jiff::SignedDuration::from_millis(milliseconds)).to_string())
+    };
+    browser.open(&format!("{PAGE}#from={}&to={}", inside(from, 700)?, inside(to, -1300)?))?;
+    let sum: u64 = chosen.iter().filter_map(|report| report["interfaces"][0]["ledger"]["seen"]["bytes"].as_u64()).sum();
+    let is_whole = format!(
+        "(() => {{ const all = new URLSearchParams(location.hash.slice(1)); return all.get('from') === '{from}' && \
+         all.get('to') === '{to}' && document.querySelector('.chart')?.getAttribute('aria-valuemax') === '7' && \
+         document.querySelector('[data-rate]')?.dataset.value === '{sum}' && \
+         document.getElementById('trust').textContent.includes('4 windows together'); }})()"
+    );
+    browser.wait_for("whole windows", &is_whole)?;
+    browser.value("window.isOld = true; location.reload()")?;
+    browser.wait_for("the same after a reload", &format!("!window.isOld && {is_whole}"))?;
+    browser.value("document.querySelector('[data-span=now]').click()")?;
+    browser.wait_for(
+        "now",
+        "!location.hash.includes('from=') && document.getElementById('trust').textContent.startsWith('Window')",
+    )?;
+    browser.value("history.back()")?;
+    browser.wait_for("the same on the way back", &is_whole)?;
+    Ok(())
 }
 
 /// What a command prints as JSON.
@@ -301,6 +368,9 @@ fn the_keyboard_alone_suffices() -> Result<()> {
             browser.press(key, false)?;
         }
         hash(&mut browser, "filter=tcp")?;
+        browser.press("Enter", false)?;
+        browser.wait_for("a row that passes", "document.activeElement.closest('tr[data-key*=tcp]')")?;
+        browser.press("/", false)?;
         let others = "[...document.querySelectorAll('#list tbody tr')].filter((row) => !row.dataset.key.includes('tcp'))";
         browser.wait_for("rows of tcp alone", &format!("{others}.length === 0"))?;
         browser.press("Escape", false)?;
@@ -325,8 +395,21 @@ fn the_keyboard_alone_suffices() -> Result<()> {
         browser.wait_for("a second in words", "document.querySelector('.chart').getAttribute('aria-valuetext').includes('UTC')")?;
         browser.press("ArrowLeft", true)?;
         browser.press("ArrowLeft", true)?;
+        // The label has the mean of that span.
+        let label = "document.querySelector('.chart').getAttribute('aria-valuetext')";
+        browser.wait_for("a mean", &format!("/ – .* UTC: .* mean$/.test({label})"))?;
         browser.press("Enter", false)?;
         hash(&mut browser, "from=")?;
+        // A time is chosen in a form, which Esc closes, and which says what is wrong.
+        browser.value("document.querySelector('[data-span=more]').focus()")?;
+        browser.press("Enter", false)?;
+        browser.wait_for("the form", "document.querySelector('#spans details').open")?;
+        browser.value("(() => { const { From, To } = document.querySelector('.pick').elements; From.value = To.value; \
+                       document.querySelector('.pick button').click(); })()")?;
+        browser.wait_for("what is wrong", "document.querySelector('.pick .hint').textContent.includes('must be before')")?;
+        browser.value("document.querySelector('.pick button').focus()")?;
+        browser.press("Escape", false)?;
+        browser.wait_for("no form", "!document.querySelector('#spans details').open")?;
         browser.press("l", false)?;
         browser.wait_for("now", "!location.hash.includes('from=')")?;
         // All controls can be reached with the keyboard, and have a name.

@@ -14,7 +14,8 @@
     list: document.querySelector("#tabs [aria-current]")?.dataset.list,
     rows: within("#list tbody tr").map((row) => ({
       key: row.dataset.key, shown: row.querySelector(".who").textContent, ...of(row.querySelector(".strong [data-value]")),
-      error: row.querySelector(".error").textContent, share: row.querySelector(".share")?.textContent,
+      range: row.querySelector(".bar").getAttribute("aria-label"), error: row.querySelector(".error").textContent,
+      amount: of(row.querySelector("[data-amount]")), share: row.querySelector(".share")?.textContent,
     })),
     distinct: named("[data-count]", "count", (one) => numbers(one)[0]),
     ledger: named("[data-part]", "part", numbers),

@@ -1,7 +1,7 @@
 //! One key of a list over time.
 
 use jiff::Timestamp;
-use weir_report::{KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, ListKey};
+use weir_report::{KeyHistory, KeySteps, ListKey};
 
 use crate::windows::{Time, Windows};
 
@@ -28,27 +28,9 @@ pub fn of_key(windows: &Windows, time: &Time, of: &OfKey, points: usize) -> Resu
     let key = ListKey::parse(&of.key, of.view.as_deref())?;
     let to = time.to.or(windows.newest()).unwrap_or(Timestamp::UNIX_EPOCH);
     let from = time.from.max(windows.oldest()).unwrap_or(to).min(to);
-    let step = (to.as_millisecond() - from.as_millisecond()).unsigned_abs().div_ceil(points as u64).max(1);
-    let step_of = |start: Timestamp| (start.as_millisecond() - from.as_millisecond()).max(0).unsigned_abs() / step;
-    let (mut all, mut failures) = (Vec::<KeyWindow>::new(), 0.0);
-    windows.each(time, |kept| {
-        let Some(sums) = kept.union.of_key(&key) else { return };
-        failures += 1.0 - sums.confidence;
-        let next = KeyWindow::new(&kept.past, kept.union.window.seconds, &sums);
-        match all.last_mut().filter(|last| step_of(last.start) == step_of(next.start)) {
-            Some(last) => last.add(&next),
-            None => all.push(next),
-        }
-    });
-    Ok(KeyHistory {
-        schema: KEY_HISTORY_SCHEMA.to_owned(),
-        key: of.key.clone(),
-        view: of.view.clone(),
-        from,
-        to,
-        confidence: f64::max(1.0 - failures, 0.0),
-        windows: all,
-    })
+    let mut steps = KeySteps::new(&of.key, of.view.as_deref(), (from, to), points);
+    windows.each(time, |kept| steps.add(&kept.past, &kept.union, &key));
+    Ok(steps.finish())
 }
 
 #[cfg(test)]

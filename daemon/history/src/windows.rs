@@ -334,17 +334,7 @@ pub fn of_report(report: &Report) -> Kept {
     {
         union.left_out.push(view.name);
     }
-    let firing = report.alerts.iter().filter(|alert| alert.state == "firing" || alert.state == "clearing");
-    let past = PastWindow {
-        start: report.window.start,
-        end: report.window.end,
-        windows: 1,
-        packets: report.totals.packets,
-        bytes: report.totals.bytes,
-        src_ip: report.unique.src_ip,
-        alerts: firing.map(|alert| alert.rule.clone()).collect(),
-    };
-    Kept { past, union }
+    Kept { past: PastWindow::of(report), union }
 }
 
 /// Rounds shares to fewer digits, without making bounds narrower.

@@ -9,7 +9,15 @@ const BOTTOM = 16;
 const HEAD = 12;
 // How far apart labels of time are at least, in pixels.
 const LABEL = 72;
-const STEPS = [10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600];
+const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600];
+
+// Round times of a span, so far apart that their labels have room. All in milliseconds.
+function ticks(start, span, width) {
+  const step = 1000 * (STEPS.find((seconds) => (seconds * 1000 * width) / span >= LABEL) ?? STEPS.at(-1));
+  const all = [];
+  for (let time = Math.ceil(start / step) * step; time <= start + span; time += step) all.push({ time, text: step < 60000 ? clock(time) : minute(time) });
+  return all;
+}
 
 // The paths of a line and of the area below it. A value that is not known leaves a gap.
 function paths(points, x, y, base) {
@@ -82,10 +90,9 @@ export class RateChart {
     const parts = [];
     const [largest, at] = up >= down ? [up, yUp] : [down, yDown];
     const line = ceiling(largest * 0.5);
-    if (largest > 0 && line <= largest) {
-      const y = at(line);
-      parts.push(s("line", { class: "grid", x1: 0, x2: width, y1: y, y2: y }), s("text", { class: "label", x: 2, y: up >= down ? y - 3 : y + 11 }, scaled(line, data.unit)));
-    }
+    const y = at(line);
+    const isMarked = largest > 0 && line <= largest;
+    if (isMarked) parts.push(s("line", { class: "grid", x1: 0, x2: width, y1: y, y2: y }));
     parts.push(s("path", { class: "area up", d: top.area }), s("path", { class: "line up", d: top.line }));
     if (data.down) {
       const bottom = paths(data.down, x, yDown, base);
@@ -97,6 +104,7 @@ export class RateChart {
     if (data.note && !data.up.some((value) => value !== null && value !== undefined)) {
       parts.push(s("text", { class: "note", x: width / 2, y: base / 2 + 10, "text-anchor": "middle" }, data.note));
     }
+    if (isMarked) parts.push(s("text", { class: "label", x: 2, y: up >= down ? y - 3 : y + 11 }, scaled(line, data.unit)));
     this.mark = s("g", { class: "mark" });
     parts.push(this.mark);
     this.plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -107,12 +115,9 @@ export class RateChart {
   }
 
   times(data, count, x, width, height) {
-    const span = (count - 1) * data.step;
-    const step = 1000 * (STEPS.find((seconds) => (seconds * 1000 * width) / span >= LABEL) ?? STEPS.at(-1));
     const parts = [];
-    for (let time = Math.ceil(data.start / step) * step; time <= data.start + span; time += step) {
+    for (const { time, text } of ticks(data.start, (count - 1) * data.step, width)) {
       const at = x((time - data.start) / data.step);
-      const text = step < 60000 ? clock(time) : minute(time);
       const half = text.length * 3.2;
       if (at < half || at > width - half) continue;
       parts.push(s("line", { class: "tick", x1: at, x2: at, y1: height - BOTTOM, y2: height - BOTTOM + 3 }),
@@ -144,14 +149,17 @@ export class RateChart {
   }
 
   text(nth) {
-    const { data, anchor } = this;
+    const { data } = this;
+    const anchor = this.anchor ?? nth;
+    const [first, last] = [Math.min(anchor, nth), Math.max(anchor, nth)];
+    const isSpan = first < last;
+    // Of a span the mean of what is known.
     const rate = (values, word) => {
-      const value = values?.[nth];
-      return value === null || value === undefined ? `${word}unknown` : `${word}${scaled(value, data.unit)}`;
+      const known = values.slice(first, last + 1).filter((value) => value !== null && value !== undefined);
+      return `${word}${known.length ? scaled(known.reduce((sum, value) => sum + value, 0) / known.length, data.unit) : "unknown"}`;
     };
     const rates = data.down ? `${rate(data.up, "in ")}, ${rate(data.down, "out ")}` : rate(data.up, "");
-    const until = anchor === null || anchor === nth ? "" : `${clock(this.time(Math.min(anchor, nth)))} – `;
-    return `${until}${clock(this.time(Math.max(nth, anchor ?? nth)))} UTC: ${rates}`;
+    return `${isSpan ? `${clock(this.time(first))} – ` : ""}${clock(this.time(last))} UTC: ${rates}${isSpan ? " mean" : ""}`;
   }
 
   listen() {
@@ -211,14 +219,14 @@ export class RateChart {
   }
 }
 
-// Estimates over time: a line in a band from the lower to the upper bound. A `null` leaves a gap. The scale begins at 0
-// only if `isFromZero`; otherwise it is narrow enough to see the band, and its ends are written beside it.
-export function bands(values, { width = 300, height = 56, label, text = count, isFromZero = false }) {
+// Estimates over time: a line in a band from the lower to the upper bound. A `null` leaves a gap. The scale is
+// narrow enough to see the band, and its ends are written beside it.
+export function bands(values, { width = 300, height = 56, label }) {
   const known = values.filter((value) => value);
   const most = known.reduce((max, value) => Math.max(max, value.upper), 0);
   const least = known.reduce((min, value) => Math.min(min, value.lower), most);
   // Not so narrow that noise looks like news.
-  const low = isFromZero ? 0 : Math.max(0, Math.min(least, most * 0.8));
+  const low = Math.max(0, Math.min(least, most * 0.8));
   const full = most > low ? most : low + 1;
   const room = values.length === 1 ? 1 : values.length - 1;
   const x = (nth) => (nth / room) * width;
@@ -248,7 +256,34 @@ export function bands(values, { width = 300, height = 56, label, text = count, i
   return h("div", { class: "over" },
     s("svg", { class: "bands", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
       s("line", { class: "axis", x1: 0, x2: width, y1: height - 0.5, y2: height - 0.5 }), parts),
-    h("div", { class: "ends", "aria-hidden": "true" }, h("span", null, text(full)), h("span", null, text(low))));
+    h("div", { class: "ends", "aria-hidden": "true" }, h("span", null, count(full)), h("span", null, count(low))));
+}
+
+// What windows say of one key, each as a step as long as the window, with its bounds as a band: [{start, end, of}], in
+// milliseconds. A window that does not have it (`of` is null) leaves a gap. The scale begins at 0.
+export function steps(windows, { from, to, label, text }) {
+  const [wide, height] = [1000, 90];
+  const most = windows.reduce((max, { of }) => Math.max(max, of?.upper ?? 0), 0) || 1;
+  const x = (time) => (((time - from) / (to - from || 1)) * wide).toFixed(1);
+  const y = (value) => (height - 2 - (value / most) * (height - 6)).toFixed(1);
+  let line = "";
+  let before = null;
+  const band = [];
+  for (const { start, end, of } of windows.filter((window) => window.of)) {
+    // Neighbours are one line.
+    line += `${before === start ? "V" : `M${x(start)} `}${y(of.value)}H${x(end)}`;
+    before = end;
+    if (of.upper > of.lower) band.push(s("path", { class: "band", d: `M${x(start)} ${y(of.upper)}H${x(end)}V${y(of.lower)}H${x(start)}Z` }));
+  }
+  const percent = (time) => `${(((time - from) / (to - from || 1)) * 100).toFixed(2)}%`;
+  const labels = ticks(from, to - from, 300).filter(({ time }) => time - from > (to - from) * 0.06 && to - time > (to - from) * 0.06);
+  return h("div", { class: "over" },
+    s("svg", { class: "steps", role: "img", "aria-label": label },
+      s("svg", { class: "bands", viewBox: `0 0 ${wide} ${height}`, width: "100%", height, preserveAspectRatio: "none" }, band, s("path", { class: "line", d: line }),
+        s("line", { class: "axis", x1: 0, x2: wide, y1: height - 0.5, y2: height - 0.5 })),
+      labels.map(({ time, text: name }) => [s("line", { class: "tick", x1: percent(time), x2: percent(time), y1: height, y2: height + 3 }),
+        s("text", { class: "label", x: percent(time), y: height + 14, "text-anchor": "middle" }, name)])),
+    h("div", { class: "ends", "aria-hidden": "true" }, h("span", null, text(most)), h("span", null, text(0))));
 }
 
 // The bar of a row: as far as it is certain, the band of what it may be, and a mark at the estimate.
@@ -256,7 +291,7 @@ export function bar(of, full, label) {
   const at = (value) => `${Math.min(100, (100 * value) / (full || 1)).toFixed(2)}%`;
   const isExact = of.lower === of.upper;
   const width = (from, to) => `${Math.max(0, Math.min(100, (100 * (to - from)) / (full || 1))).toFixed(2)}%`;
-  return s("svg", { class: isExact ? "bar exact" : "bar", role: "img", "aria-label": label },
+  return s("svg", { class: isExact ? "bar exact" : "bar", role: "img", "aria-label": label }, s("title", null, label),
     s("rect", { class: "sure", x: 0, y: 3, height: 10, width: width(0, of.lower) }),
     isExact ? null : s("rect", { class: "band", x: at(of.lower), y: 3, height: 10, width: width(of.lower, of.upper) }),
     isExact ? null : s("line", { class: "end", x1: at(of.lower), x2: at(of.lower), y1: 4, y2: 12 }),

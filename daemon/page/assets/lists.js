@@ -2,18 +2,19 @@
 // `weir top` has the same lists, under the same names (daemon/top/src/list.rs).
 
 const TOP = [
-  ["sources", "sources", ["src_ip"]],
-  ["destinations", "destinations", ["dst_ip"]],
-  ["pairs", "pairs", ["src_ip", "dst_ip"]],
-  ["flows", "flows", ["src_ip", "dst_ip", "src_port", "dst_port", "proto"]],
-  ["services", "services", ["proto", "port"]],
-  ["source nets", "source_prefixes", ["prefix"]],
-  ["destination nets", "destination_prefixes", ["prefix"]],
+  ["sources", "sources", ["src_ip"], "The addresses that sent most"],
+  ["destinations", "destinations", ["dst_ip"], "The addresses that received most"],
+  ["pairs", "pairs", ["src_ip", "dst_ip"], "Who sent most to whom"],
+  ["flows", "flows", ["src_ip", "dst_ip", "src_port", "dst_port", "proto"], "The largest single connections, each direction for itself"],
+  ["services", "services", ["proto", "port"], "The protocols and ports that were used most"],
+  ["source nets", "source_prefixes", ["prefix"], "The networks that sent most, without the traffic of the addresses in sources"],
+  ["destination nets", "destination_prefixes", ["prefix"], "The networks that received most, without the traffic of the addresses in destinations"],
 ];
+// Every busy host is in these lists: only a number that is unusual for it is news.
 const SPREAD = [
-  ["floods", "sources_per_destination", "sources"],
-  ["scans", "destinations_per_source", "destinations"],
-  ["ports", "ports_per_source", "ports"],
+  ["floods", "sources_per_destination", "sources", "Destinations by the number of sources that sent to them: far more than usual may be a flood"],
+  ["scans", "destinations_per_source", "destinations", "Sources by the number of destinations that they sent to: far more than usual may be a scan"],
+  ["ports", "ports_per_source", "ports", "Sources by the number of ports that they sent to: far more than usual may be a scan of ports"],
 ];
 // What of a row is not its key.
 const NOT_KEY = new Set(["rank", "view", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members"]);
@@ -30,17 +31,17 @@ export function lists(report, by) {
   const names = [...(report.left_out ?? []), ...(report.not_yet ?? [])];
   const leftOut = new Set(names);
   const all = [];
-  for (const [name, field, fields] of TOP) {
+  for (const [name, field, fields, about] of TOP) {
     const rows = top[field] ?? [];
     all.push({
-      name, whole, confidence: top.confidence, counted: null, isLeftOut: leftOut.has(field),
+      name, about, whole, confidence: top.confidence, counted: null, isLeftOut: leftOut.has(field),
       rows: rows.map((row) => ({ rank: row.rank, key: pick(row, fields), amount: sums(row.beyond ?? row) })),
     });
   }
-  for (const [name, field, counted] of SPREAD) {
+  for (const [name, field, counted, about] of SPREAD) {
     const rows = report.spread?.[field] ?? [];
     all.push({
-      name, whole, counted, confidence: report.spread?.confidence, isLeftOut: !report.spread,
+      name, about, whole, counted, confidence: report.spread?.confidence, isLeftOut: !report.spread,
       rows: rows.map(ofRow),
     });
   }
@@ -50,7 +51,8 @@ export function lists(report, by) {
       const place = part.interface ? ` ${part.interface} ${part.direction ?? ""}` : "";
       const total = part.total;
       all.push({
-        name: `${view.name}${place}`.trimEnd(), view: view.name, place: place.trim(), confidence: view.confidence,
+        name: `${view.name}${place}`.trimEnd(), view: view.name, place: place.trim(),
+        about: `The view ${view.name}: ${view.by?.length ? `by ${view.by.join(", ")}` : "all together"}${part.interface ? `, ${place.trim()} alone` : ""}`, confidence: view.confidence,
         whole: total ? { packets: total.packets.value, bytes: total.bytes.value } : whole,
         counted: measured(view.measure), rows: (part.rows ?? []).map(ofRow),
       });
@@ -93,6 +95,9 @@ export function readQuestion(text) {
   return Object.fromEntries(fields.map(([name, value]) => [name, value]));
 }
 
+// Whether a standard list of addresses, flows or services has such keys.
+export const isStandard = (key) => TOP.some(([, , fields]) => !fields.includes("prefix") && fields.length === Object.keys(key).length && fields.every((name) => key[name] !== undefined));
+
 export const sameKey = (one, other) => question(one) === question(other);
 
 // A key for people: one text, or two for a source and a destination.
@@ -130,7 +135,10 @@ function service(proto, port) {
 // Whether a row has to do with a key: an address of it, or its service.
 export function related(key, other) {
   const addresses = Object.values(key).filter(isAddress);
-  if (addresses.length > 0) return addresses.some((one) => Object.values(other).includes(one));
+  // Of two ends, what both have in common, and each of them alone.
+  const others = Object.values(other).filter(isAddress);
+  if (addresses.length > 1) return others.length > 0 && others.every((one) => addresses.includes(one));
+  if (addresses.length > 0) return others.includes(addresses[0]);
   const ports = (of) => Object.entries(of).filter(([name]) => name.endsWith("port")).map(([, port]) => port);
   const samePort = ports(key).length === 0 || ports(key).some((port) => ports(other).includes(port));
   return sameKey(key, other) || (key.proto !== undefined && key.proto === other.proto && samePort);
@@ -139,7 +147,7 @@ export function related(key, other) {
 const isAddress = (text) => /^[0-9]+\.[0-9.]+(\/\d+)?$/.test(text) || (/^[0-9a-f:.]+(\/\d+)?$/i.test(text) && text.includes(":"));
 
 // A view that looks closer at a key, as YAML for the configuration.
-export function view(key, list) {
+export function view(key, list, measure) {
   const conditions = [];
   const field = (name) => (name === "prefix" ? (list?.startsWith("destination") ? "dst_ip" : "src_ip") : name.split("/")[0]);
   for (const [name, value] of Object.entries(key)) conditions.push([field(name), value]);
@@ -153,6 +161,6 @@ export function view(key, list) {
   const quoted = (text) => (/^[0-9]+$/.test(text) ? text : JSON.stringify(text));
   const lines = ["views:", `  - name: ${name}`];
   if (conditions.length > 0) lines.push(`    match: {${conditions.map(([of, value]) => `${of}: ${quoted(value)}`).join(", ")}}`);
-  lines.push(`    by: [${by.join(", ")}]`, "    measure: bytes", "    top: 20");
+  lines.push(`    by: [${by.join(", ")}]`, `    measure: ${measure}`, "    top: 20");
   return `${lines.join("\n")}\n`;
 }

@@ -1,11 +1,11 @@
 // The page: its state is in the address bar, its numbers come from weir, and this draws one of the other.
 
-import { RateChart, bands, bar } from "./chart.js";
+import { RateChart, bar, steps as stepsOf } from "./chart.js";
 import { byId, estimate, h, number, put } from "./dom.js";
-import { answered, lists, nameServices, ordering, question, readQuestion, related, sameKey, show, view } from "./lists.js";
+import { answered, isStandard, lists, nameServices, ordering, question, readQuestion, related, sameKey, show, view } from "./lists.js";
 import { Measure, Table, alerts, cost, distinct, footer, ledger, ledgerName, mix, troubles, trust } from "./sections.js";
 import { Rates, Seconds, ask } from "./source.js";
-import { clock, day, duration, grouped, scaled } from "./units.js";
+import { clock, day, duration, grouped, plural, scaled } from "./units.js";
 
 // How many seconds the charts of now show.
 const NOW = 300;
@@ -36,7 +36,7 @@ function state() {
   return {
     list: all.get("list") ?? "sources", by: all.get("by") === "packets" ? "packets" : "bytes",
     filter: all.get("filter") ?? "", key: all.get("key"), of: all.get("of") ?? "",
-    from: isSpan ? from : null, to: isSpan ? to : null, isSpan, isOpen: all.get("window") === "open" && !isSpan && !OF_REPORTS,
+    from: isSpan ? from : null, to: isSpan ? to : null, isSpan, isWrong: !isSpan && (all.has("from") || all.has("to")), isOpen: all.get("window") === "open" && !isSpan && !OF_REPORTS,
   };
 }
 
@@ -52,11 +52,13 @@ function link(changes) {
 
 const go = (changes) => { location.hash = link(changes); };
 const iso = (time) => new Date(time).toISOString().replace(".000Z", "Z");
+// When the last window ended: times that end now end with it.
+const lastEnd = () => (data.next ? Date.parse(data.next.window.end) : Date.now());
 const spanLink = (from, to) => ({ from: iso(Math.floor(from / 1000) * 1000), to: iso(Math.ceil(to / 1000) * 1000), key: null });
 
 // What the lists are about now: {report, why}. `why` says why there is none.
 function shown(of = state()) {
-  if (of.isSpan) return { report: data.span, why: data.spanWhy ?? "asking weir for these windows" };
+  if (of.isSpan) return { report: data.span, why: data.spanWhy ? plain(data.spanWhy) : "asking weir for these windows" };
   if (of.isOpen) return { report: data.live, why: data.liveWhy ?? "asking weir for the open window" };
   return { report: data.report, why: data.why };
 }
@@ -69,7 +71,13 @@ async function loadReport() {
     const reports = data.next ? [await ask("api/report")] : await ask("api/report", { last: 5 });
     for (const report of reports.filter((one) => !data.earlier.some((known) => known.id === one.id))) data.earlier.push(report);
     data.earlier.splice(0, data.earlier.length - EARLIER);
+    const before = data.next && Date.parse(data.next.window.end);
     data.next = data.earlier.at(-1);
+    // A time that had no window may have one now.
+    if (data.spanWhy && state().to > before) {
+      data.spanOf = null;
+      loadSpan();
+    }
   } catch (error) {
     const why = error.status ? error.message : "weir does not answer";
     if (!data.next) data.why = why;
@@ -98,13 +106,36 @@ async function loadSpan() {
   if (data.spanOf === name) return;
   Object.assign(data, { spanOf: name, span: null, spanWhy: null, past: null, pastWhy: null });
   if (!isSpan) return;
-  const times = { from: iso(from), to: iso(to) };
-  const take = (promise, good, bad) => promise.then(good, bad).then(() => { if (data.spanOf === name) render(); });
-  await Promise.all([
-    take(ask("api/span", times), (span) => { if (data.spanOf === name) data.span = span; }, (error) => { if (data.spanOf === name) data.spanWhy = error.message; }),
-    take(ask("api/history", { ...times, points: POINTS }), (past) => { if (data.spanOf === name) data.past = past; }, (error) => { if (data.spanOf === name) data.pastWhy = error.message; }),
-  ]);
+  let times = { from: iso(from), to: iso(to) };
+  try {
+    if (data.next && from >= lastEnd()) throw new Error("no window of this time has ended yet");
+    const span = await ask("api/span", times);
+    if (data.spanOf !== name) return;
+    times = whole(from, to, span);
+    // The address has the time of the whole windows, so that it shows the same again, and the chart is of that time.
+    history.replaceState(null, "", link(times));
+    const snapped = state();
+    Object.assign(data, { spanOf: `${snapped.from} ${snapped.to}`, span });
+  } catch (error) {
+    if (data.spanOf !== name) return;
+    data.spanWhy = error.message;
+  }
+  render();
+  const asked = data.spanOf;
+  const [past, pastWhy] = await ask("api/history", { ...times, points: POINTS }).then((past) => [past, null], (error) => [null, error.message]);
+  if (data.spanOf !== asked) return;
+  Object.assign(data, { past, pastWhy });
+  render();
 }
+
+// The time of the windows that touch a time, in milliseconds that touch no others. A start of which nothing is known stays.
+function whole(from, to, { window: { start, end }, missing }) {
+  const isMissing = (missing ?? []).some((gap) => Date.parse(gap.start) >= Date.parse(end));
+  return { from: iso(Math.min(from, ceilMs(start))), to: isMissing ? iso(to) : iso(Date.parse(end)) };
+}
+
+// The first millisecond that is not before a time.
+const ceilMs = (text) => Date.parse(text) + (/\.\d{3}0*[1-9]/.test(text) ? 1 : 0);
 
 // What came before the page was opened.
 async function loadPast() {
@@ -149,18 +180,19 @@ function renderHead() {
     document.title = `${about.observer.name} – weir`;
     footer(about);
   }
-  const now = data.second ? Date.parse(data.second.time) : Date.now();
-  const near = (seconds) => of.isSpan && Math.abs((of.to - of.from) / 1000 - seconds) < 2;
+  const now = lastEnd();
+  // Older windows are known five minutes at a time.
+  const near = (seconds) => of.isSpan && Math.abs((of.to - of.from) / 1000 - seconds) < (seconds < 3600 ? 2 : 300);
   const pick = (name, value) => h("label", null, `${name} `, h("input", { type: "datetime-local", step: 1, name, value: new Date(value).toISOString().slice(0, 19) }));
   const spans = byId("spans");
-  const key = `${of.from} ${of.to} ${Math.floor(now / 60000)}`;
+  const key = `${location.hash} ${now}`;
   if (spans.dataset.key !== key && !spans.contains(document.activeElement?.closest?.("form"))) {
     spans.dataset.key = key;
     const focused = document.activeElement?.dataset?.span;
-    const form = h("form", { class: "pick", onsubmit: choose }, pick("From", of.from ?? now - 1_200_000), pick("To", of.to ?? now), h("button", null, "Show"), h("span", { class: "hint" }, "UTC"));
+    const form = h("form", { class: "pick", onsubmit: choose }, pick("From", of.from ?? now - 1_200_000), pick("To", of.to ?? now), h("button", null, "Show"), h("span", { class: "hint", role: "status" }, "UTC"));
     put(spans, nav("Now", link({ from: null, to: null }), !of.isSpan, { "data-span": "now", "aria-keyshortcuts": "l" }),
-      PRESETS.map(([name, seconds]) => nav(name, link(spanLink(now - seconds * 1000, now)), near(seconds), { "data-span": name, onclick: (event) => { event.preventDefault(); const until = data.second ? Date.parse(data.second.time) : Date.now(); go(spanLink(until - seconds * 1000, until)); } })),
-      h("details", { class: "more" }, h("summary", { "data-span": "more" }, "Choose…"), form));
+      PRESETS.map(([name, seconds]) => nav(name, link(spanLink(now - seconds * 1000, now)), near(seconds), { "data-span": name })),
+      h("details", { class: "more", open: spans.querySelector("details")?.open, onkeydown: (event) => { if (event.key !== "Escape") return; event.stopPropagation(); closeChoice(true); } }, h("summary", { "data-span": "more" }, "Choose…"), form));
     if (focused) spans.querySelector(`[data-span="${focused}"]`)?.focus();
   }
   renderTrust(of);
@@ -170,17 +202,31 @@ function renderHead() {
 function choose(event) {
   event.preventDefault();
   const [from, to] = ["From", "To"].map((name) => Date.parse(`${event.target.elements[name].value}Z`));
-  if (to > from) go(spanLink(from, to));
+  if (!(to > from)) return put(event.target.querySelector(".hint"), "UTC. From must be before To.");
+  closeChoice(true);
+  return go(spanLink(from, to));
+}
+
+// Closes the choice of a time. The focus of its fields goes to its button.
+function closeChoice(isLeft) {
+  const choice = byId("spans").querySelector("details");
+  if (!choice?.open) return;
+  choice.open = false;
+  if (isLeft) choice.firstElementChild.focus();
+}
+
+function help() {
+  closeChoice(false);
+  byId("help").showModal();
 }
 
 function windowText(of, report) {
   const { start, end, seconds } = report.window;
   if (of.isOpen) return `Open window since ${clock(start)} UTC, ${duration(seconds)} so far`;
-  const date = day(start) === day(Date.now()) ? "" : `${day(start)} `;
-  const times = `${date}${clock(start)} – ${clock(end)} UTC`;
+  const times = `${between(start, end)} UTC`;
   if (!of.isSpan) return `Window ${times}`;
   const windows = report.windows ?? report.reports?.length;
-  return `${times}, ${duration((Date.parse(end) - Date.parse(start)) / 1000)}${windows ? `, ${grouped(windows)} windows together` : ""}`;
+  return `${times}, ${duration((Date.parse(end) - Date.parse(start)) / 1000)}${windows ? `, ${plural(windows, "window")}${windows > 1 ? " together" : ""}` : ""}`;
 }
 
 function renderTrust(of) {
@@ -190,6 +236,7 @@ function renderTrust(of) {
   if (data.unknown) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "Unknown router: "), `${data.unknown}.`));
   else if (isLate()) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "This router is late: "), `its last window ended ${moment(data.router.last.window_end)} UTC, and nothing came for three windows and 30 seconds. The numbers below are those of its last report.`));
   if (data.broken) notices.unshift(h("p", { class: "notice bad" }, h("b", null, `Connection lost at ${clock(data.broken.at)} UTC: `), `${data.broken.why}. Trying again; the numbers below are those of before.`));
+  if (of.isWrong) notices.push(h("p", { class: "notice" }, "The address has from= and to= that are no time in UTC, such as 2026-11-20T08:00:00Z, or end before they begin: this is now."));
   for (const text of missing(report)) notices.push(h("p", { class: "notice" }, text));
   const texts = notices.map((notice) => notice.textContent).join();
   const place = byId("notices");
@@ -205,14 +252,20 @@ function renderTrust(of) {
 // Whether no report came for too long, as the collector says.
 const isLate = () => Boolean(data.router?.is_late && data.router.last);
 
+// A message with its times as they are written here.
+const plain = (text) => text.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (time) => `${moment(Date.parse(time))} UTC`);
+
 // A time with its day, unless that is today.
 const moment = (time) => (day(time) === day(Date.now()) ? clock(time) : `${day(time)} ${clock(time)}`);
+
+// A start and an end, both with their days unless they are of today.
+const between = (from, to) => (day(from) === day(to) ? `${moment(from)} – ${clock(to)}` : `${day(from)} ${clock(from)} – ${day(to)} ${clock(to)}`);
 
 // What of a span nobody knows.
 function missing(report) {
   const of = report?.missing;
   if (!of) return [];
-  return (Array.isArray(of) ? of : [of]).map((one) => (typeof one === "string" ? one : `not known: ${clock(one.from ?? one.start)} – ${clock(one.to ?? one.end)} UTC${one.why ? `: ${one.why}` : ""}`));
+  return (Array.isArray(of) ? of : [of]).map((one) => (typeof one === "string" ? one : `not known: ${between(one.from ?? one.start, one.to ?? one.end)} UTC${one.why ? `: ${one.why}` : ""}`));
 }
 
 function renderLink() {
@@ -221,7 +274,7 @@ function renderLink() {
   const kind = isBad ? "bad" : data.isLive ? "good" : "";
   place.className = `link ${kind}`;
   // The time moves each second, which nobody wants to hear.
-  const live = OF_REPORTS ? "from reports" : "live";
+  const live = OF_REPORTS ? "from reports" : state().isSpan ? "connected" : "live";
   put(byId("link-text"), data.broken ? "not connected" : data.unknown ? "unknown router" : isLate() ? "late" : data.isLive ? live : "connecting");
   place.title = data.second ? `last second: ${clock(data.second.time)} UTC` : "";
 }
@@ -238,11 +291,11 @@ function renderCharts() {
   // The chart may have no earlier reports, or have left them out because there are too many.
   const reach = Date.parse(past?.reaches_back_to?.seconds ?? "");
   const begin = reach > of.from + 1000 ? ` It begins ${moment(reach)} UTC: nothing earlier can be drawn.` : "";
-  const hint = of.isSpan ? (data.pastWhy ?? `Drag over a chart to look closer.${begin}`)
+  const hint = of.isSpan ? (data.pastWhy ?? `Drag over a chart to look closer, at whole windows.${begin}`)
     : data.isOff ? `Drag over a chart for the lists of that time. Nothing from before this page was opened: ${data.isOff}` : `The last five minutes, ${OF_REPORTS ? "from reports" : "second by second"}. Drag over a chart for the lists of that time.`;
   put(byId("rates-hint"), names.length === 0 ? "" : hint);
   if (names.length === 0) {
-    const why = of.isSpan ? (data.pastWhy ?? (past ? "Nothing is known of this time." : "Asking weir for this time.")) : data.broken ? data.broken.why : !OF_REPORTS ? "The first second is being counted." : data.next ? "No report has come in the last five minutes." : data.why;
+    const why = of.isSpan ? (data.pastWhy ? plain(data.pastWhy) : (past ? "Nothing is known of this time." : "Asking weir for this time.")) : data.broken ? data.broken.why : !OF_REPORTS ? "The first second is being counted." : data.next ? "No report has come in the last five minutes." : data.why;
     if (charts.size === 0) put(place, h("p", { class: "empty" }, why));
     return;
   }
@@ -295,12 +348,12 @@ function caption({ head }, name, drawn, of, unit) {
   const mode = mine[0]?.mode ?? Object.values(last)[0]?.mode ?? "";
   const rate = (values, word, kind) => {
     if (!values) return null;
-    // The last report has the last rate; a second has none.
-    const told = OF_REPORTS && !of.isSpan ? mine.find((one) => (one.direction === "egress") === (kind === "down")) : null;
+    // The last report has the last rate, as a second has none; and windows have the mean.
+    const told = OF_REPORTS || of.isSpan ? mine.find((one) => (one.direction === "egress") === (kind === "down")) : null;
     if (told) {
       const raw = told.ledger.seen[of.by];
       const text = scaled((raw * (of.by === "packets" ? 1 : 8)) / (report.window.seconds || 1), unit);
-      return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, h("b", null, number(raw, text, { "data-rate": kind })));
+      return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, h("b", null, number(raw, text, { "data-rate": kind })), of.isSpan ? h("small", null, " mean") : null);
     }
     if (of.isSpan) {
       const known = values.filter((value) => value !== null);
@@ -332,9 +385,10 @@ function renderLists() {
   if (document.activeElement !== filter && filter.value !== of.filter) filter.value = of.filter;
   const all = report ? lists(report, of.by) : [];
   const list = all.find((one) => one.name === of.list) ?? all[0];
-  renderTabs(all, list);
+  renderTabs(all, list, of.by);
   if (!list) {
     put(byId("list-about"), "");
+    put(byId("list-what"), "");
     table.drawn = null;
     table.show({}, null, null, [], nothing);
     return;
@@ -343,21 +397,24 @@ function renderLists() {
   const drawn = `${report.id ?? report.time ?? data.spanOf} ${location.hash} ${list.name} ${data.services}`;
   if (table.drawn === drawn) return;
   table.drawn = drawn;
-  const measure = new Measure(list, of.by, report.window.seconds);
-  put(byId("list-about"), `${windowText(of, report)}: ${measure.about()}`);
+  const measure = new Measure(list, of.by, report.window.seconds, of.isSpan);
+  put(byId("list-what"), list.about ? `${list.about}.` : "");
+  put(byId("list-about"), `${[windowText(of, report), measure.about()].filter(Boolean).join(": ")}${of.isOpen ? ". The line above, the ledger and the protocols are of the last window." : ""}`);
   const wanted = of.filter.toLowerCase();
   const rows = list.rows.filter((row) => ordering(row.amount, of.by)).map((row) => ({ ...row, question: question(row.key) }))
     .filter((row) => !wanted || `${show(row.key).join(" ")} ${row.question}`.toLowerCase().includes(wanted));
-  const why = of.isOpen ? "is known only when the window has ended. Choose the last window." : "cannot be added up over several windows. Choose Now to see the last one.";
-  const empty = list.isLeftOut ? `${list.name} ${why}`
+  const empty = list.isLeftOut && of.isOpen ? [`${list.name} is known only when the window has ended: see `, nav("the last window", link({ window: null })), "."]
+    : list.isLeftOut ? [`${list.name} cannot be added up over several windows: see `, nav("the last one", link({ from: null, to: null })), "."]
     : list.rows.length === 0 ? "Nothing in this list: no packet of this window belongs here." : "No row passes the filter (Esc clears it).";
   table.show(list, measure, (key) => link({ key }), rows, empty);
 }
 
 // A tab for each list; a view with a table for each interface has one, and a choice of the table.
-function renderTabs(all, list) {
-  const key = `${all.map((one) => one.name)} ${location.hash}`;
-  const first = all.filter((one, nth) => !one.place || all.findIndex((other) => other.view === one.view) === nth);
+function renderTabs(all, list, by) {
+  // A view begins with the interface and direction that has the most traffic.
+  const most = (tab) => all.filter((one) => one.view === tab.view).reduce((most, one) => (one.whole[by] > most.whole[by] ? one : most));
+  const first = all.filter((one, nth) => !one.place || all.findIndex((other) => other.view === one.view) === nth).map((one) => (one.place ? most(one) : one));
+  const key = `${all.map((one) => one.name)} ${first.map((one) => one.name)} ${location.hash}`;
   const isIn = (tab) => tab === list || (tab.place && tab.view === list.view);
   const to = (one) => link({ list: one === all[0] ? null : one.name });
   keep(byId("tabs"), key, () => first.map((tab, nth) => nav([nth < 10 ? h("kbd", { "aria-hidden": "true" }, String((nth + 1) % 10)) : null, tab.place ? tab.view : tab.name], to(tab), isIn(tab), { "data-list": tab.name })));
@@ -380,7 +437,8 @@ function renderSide() {
   const of = state();
   const { report, why } = shown(of);
   const full = report?.interfaces ? report : of.isSpan ? null : data.report;
-  const nothing = () => h("p", { class: "empty" }, why);
+  // The line above all says why.
+  const nothing = () => h("p", { class: "hint" }, of.isSpan && data.spanWhy ? "Nothing of this time." : why);
   document.body.classList.toggle("alarm", (full?.alerts ?? []).some((alert) => alert.state === "firing"));
   put(byId("alerts-body"), full ? alerts(full, of.isSpan ? data.past?.windows ?? [] : null) : nothing());
   put(byId("distinct-body"), report?.unique ? distinct(report, of.isSpan ? windowsOfPast() : of.isOpen ? [] : data.earlier) : nothing());
@@ -414,7 +472,11 @@ async function renderDetail() {
   }
   const key = readQuestion(of.key);
   put(byId("detail-title"), show(key).join(" "));
-  const [known, over, yaml] = [h("div", null, h("p", { class: "hint" }, "Asking weir.")), h("div", null), view(key, of.list)];
+  const asOf = h("small", { class: "time" });
+  const [known, over, yaml] = [h("div", null, h("p", { class: "hint" }, "Asking weir.")), h("div", null), view(key, of.list, of.by)];
+  const isAsked = !OF_REPORTS && !of.isSpan;
+  const command = of.isSpan ? `weir report --from ${iso(of.from)} --to ${iso(of.to)}` : `weir ask '${of.key}'`;
+  const terminal = OF_REPORTS ? "More, in a terminal of the router" : of.isSpan ? "The lists of this time in a terminal" : "The same in a terminal";
   const copy = (text) => h("button", { type: "button", class: "copy", onclick: async (event) => {
     try {
       await navigator.clipboard.writeText(text);
@@ -426,20 +488,22 @@ async function renderDetail() {
   } }, "Copy");
   const hadFocus = detail.contains(document.activeElement);
   put(byId("detail-body"),
-    h("section", null, h("h3", null, "Over time"), over),
-    // Only the router itself knows more than its reports.
-    OF_REPORTS ? null : h("section", null, h("h3", null, "In the last window, in all views, listed or not"), known),
-    h("section", null, h("h3", null, "In the lists above"), inLists(key, of)),
-    h("section", { class: "yaml" }, h("h3", null, "Make this a view"), h("p", { class: "hint" }, "Add it to weir.yaml", OF_REPORTS ? " of the router" : "", ", then ", h("code", null, "systemctl reload weir"), "."), h("pre", { tabindex: "0" }, yaml), copy(yaml)),
-    h("section", { class: "yaml" }, h("h3", null, OF_REPORTS ? "More, in a terminal of the router" : "The same in a terminal"), h("pre", { tabindex: "0" }, `weir ask '${of.key}'`), copy(`weir ask '${of.key}'`)));
+    h("section", { class: "over-time" }, h("h3", null, "Over time"), over),
+    // Only the router itself knows more than its reports, and only of the last window.
+    isAsked ? h("section", null, h("h3", null, "In all views, listed or not ", asOf), known) : null,
+    h("section", null, h("h3", null, "In the lists ", h("small", { class: "time" }, windowText(of, shown(of).report))), inLists(key, of)),
+    h("section", { class: "yaml" }, h("h3", null, "Make this a view"), h("p", { class: "hint" }, "Add it to ", h("code", null, "views:"), " in weir.yaml", OF_REPORTS ? " of the router" : "", ", then ", h("code", null, "systemctl reload weir"), "."), h("pre", { tabindex: "0" }, yaml), copy(yaml)),
+    h("section", { class: "yaml" }, h("h3", null, terminal), h("pre", { tabindex: "0" }, command), copy(command)));
   if (!detail.open) detail.showModal();
   // A link to another row within the details goes away with them.
   else if (hadFocus && !detail.contains(document.activeElement)) detail.querySelector("[data-close]").focus();
   overTime(key, of, over);
-  if (OF_REPORTS) return;
+  if (!isAsked) return;
   try {
     const asked = await ask("api/ask", { key: of.key });
-    if (detailOf === name) put(known, answers(asked, of.by));
+    if (detailOf !== name) return;
+    put(asOf, windowText({}, asked));
+    put(known, answers(asked, of.by));
   } catch (error) {
     if (detailOf === name) put(known, h("p", { class: "empty" }, error.message));
   }
@@ -455,7 +519,7 @@ function answers(asked, by) {
     const of = ordering(amount, by);
     return h("tr", { "data-view": name }, h("th", { scope: "row" }, name, h("small", null, ` ${show(key).join(" ")}`)),
       h("td", { class: "scale" }, bar(of, of.upper, measure.range(of))),
-      h("td", null, estimate(of, measure.text(of.value)), h("small", null, ` ${of.lower === of.upper ? "exact" : measure.range(of)}`)));
+      h("td", null, estimate(of, measure.text(of.value)), h("small", null, ` ${measure.note(of)}`)));
   })));
 }
 
@@ -464,50 +528,64 @@ function inLists(key, of) {
   const { report } = shown(of);
   if (!report) return h("p", { class: "empty" }, "There are no lists yet.");
   const rows = lists(report, of.by).flatMap((list) => {
-    const measure = new Measure(list, of.by, report.window.seconds);
+    const measure = new Measure(list, of.by, report.window.seconds, of.isSpan);
     return list.rows.filter((row) => related(key, row.key)).slice(0, 8).map((row) => {
       const amount = ordering(row.amount, of.by);
-      return h("tr", null, h("th", { scope: "row" }, list.name), h("td", null, h("a", { href: link({ key: question(row.key), list: list.name }) }, show(row.key).join(" "))),
-        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n" }, measure.error(amount)), h("td", { class: "n" }, measure.share(row.amount)));
+      return h("tr", null, h("th", { scope: "row" }, list.name), h("td", { class: "who" }, h("a", { href: link({ key: question(row.key), list: list.name }) }, show(row.key).join(" "))),
+        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n", title: measure.range(amount) }, measure.error(amount)), h("td", { class: "n", title: list.place ? `of ${list.place}` : "of all" }, measure.share(row.amount)),
+        of.isSpan ? h("td", { class: "n" }, measure.other(row.amount)) : null);
     });
   });
   if (rows.length === 0) return h("p", { class: "empty" }, "No list of this window has it.");
   return h("table", { class: "plain related" }, h("tbody", null, rows));
 }
 
-// The rate of a key in each window that this page knows, with its bounds.
+// The rate of a key in each window of the time, with its bounds.
 async function overTime(key, of, place) {
-  const found = (report) => lists(report, of.by).filter((list) => list.name === of.list || Object.keys(key).length > 0)
-    .flatMap((list) => (list.counted ? [] : list.rows)).find((row) => sameKey(row.key, key));
-  const windows = await windowsOf(of);
-  const values = windows.map((report) => {
-    const row = report && found(report);
-    if (!row) return null;
-    const amount = ordering(row.amount, of.by);
-    const factor = (of.by === "packets" ? 1 : 8) / (report.window.seconds || 1);
-    return { value: amount.value * factor, lower: amount.lower * factor, upper: amount.upper * factor };
-  });
-  const known = values.filter(Boolean);
-  if (known.length === 0) return put(place, h("p", { class: "empty" }, "No window that this page knows has it in a list of packets and bytes."));
+  const is = detailOf;
+  const nothing = (why) => put(place, h("p", { class: "empty" }, why));
+  let windows;
+  try {
+    windows = of.isSpan ? await windowsOfKey(key, of) : windowsOfReports(key, of);
+  } catch (error) {
+    if (detailOf === is) nothing(error.message);
+    return;
+  }
+  if (detailOf !== is) return;
+  const known = windows.filter((window) => window.amount);
+  if (known.length === 0) return nothing("No window of this time has it in a list of packets and bytes.");
   const unit = of.by === "packets" ? "pkt/s" : "bit/s";
-  const most = known.reduce((one, other) => (other.value > one.value ? other : one));
-  const [first, last] = [windows.find(Boolean), windows.findLast(Boolean)];
-  const text = `${known.length} of ${windows.length} windows list it, at most ${scaled(most.value, unit)}`;
-  return put(place, bands(values, { width: 600, height: 90, label: `Rate over time: ${text}`, text: (value) => scaled(value, unit), isFromZero: true }),
-    h("p", { class: "hint" }, `${clock(first.window.start)} – ${clock(last.window.end)} UTC. ${text}. A gap is a window that does not list it.`));
+  const steps = windows.map(({ start, end, seconds, amount }) => {
+    const factor = (of.by === "packets" ? 1 : 8) / (seconds || 1);
+    return { start: Date.parse(start), end: Date.parse(end), of: amount && { value: amount.value * factor, lower: amount.lower * factor, upper: amount.upper * factor } };
+  });
+  const sum = (name) => windows.reduce((all, window) => all + window[name], 0);
+  const [all, listed] = [sum("windows"), sum("listed")];
+  const [most] = steps.map((step) => step.of).filter(Boolean).sort((one, other) => other.value - one.value);
+  const text = `${grouped(listed)} of ${plural(all, "window")} ${listed === 1 ? "lists" : "list"} it, the largest with ${most.upper > most.value ? "at least " : ""}${scaled(most.value, unit)}.`;
+  const together = all > windows.length ? " Neighbouring windows are drawn together." : "";
+  const [from, to] = of.isSpan ? [of.from, of.to] : [steps[0].start, steps.at(-1).end];
+  put(place.previousElementSibling, "Over time ", h("small", { class: "time" }, `${between(from, to)} UTC`));
+  put(place, stepsOf(steps, { from, to, label: `Rate over time: ${text}`, text: (value) => scaled(value, unit) }),
+    h("p", { class: "hint", "data-windows": all, "data-listed": listed }, `${text}${listed < all ? " A gap is a window that does not list it." : ""}${together}`));
 }
 
-// The windows of a span, or the last ones: some of them, if there are many.
-async function windowsOf(of) {
-  if (!of.isSpan) return data.earlier;
-  const parts = 24;
-  const step = Math.max(10_000, (of.to - of.from) / parts);
-  const windows = [];
-  for (let from = of.from; from < of.to; from += step) {
-    // One after the other: a page must not keep weir busy.
-    windows.push(await ask("api/span", { from: iso(from), to: iso(Math.min(of.to, from + step) - 1) }).catch(() => null));
-  }
-  return windows;
+// Its windows as weir remembers them, in at most so many steps of whole windows.
+const KEY_POINTS = 360;
+async function windowsOfKey(key, of) {
+  const view = isStandard(key) ? undefined : lists(data.span, of.by).find((list) => list.name === of.list)?.view;
+  if (!isStandard(key) && !view) return [];
+  const told = await ask("api/history", { key: of.key, view, from: iso(of.from), to: iso(of.to), points: KEY_POINTS });
+  return told.windows.map((window) => ({ ...window, amount: window[of.by] }));
+}
+
+// The last reports that this page knows, in the same shape.
+function windowsOfReports(key, of) {
+  const found = (report) => lists(report, of.by).flatMap((list) => (list.counted ? [] : list.rows)).find((row) => sameKey(row.key, key));
+  return data.earlier.map((report) => {
+    const row = found(report);
+    return { ...report.window, windows: 1, listed: row ? 1 : 0, amount: row && ordering(row.amount, of.by) };
+  });
 }
 
 // Keys.
@@ -522,6 +600,11 @@ function press(event) {
     } else if (!document.querySelector("dialog[open]") && state().filter) go({ filter: null });
     return;
   }
+  if (event.target.id === "filter" && (event.key === "Enter" || event.key === "ArrowDown")) {
+    byId("list").querySelector("tbody a")?.focus();
+    event.preventDefault();
+    return;
+  }
   if (isTyping || document.querySelector("dialog[open]")) return;
   const of = state();
   if (/^[0-9]$/.test(event.key)) {
@@ -533,7 +616,7 @@ function press(event) {
   else if (event.key === "l") go({ from: null, to: null });
   else if (event.key === "o" && !OF_REPORTS) go({ window: of.isOpen ? null : "open" });
   else if (event.key === "/") byId("filter").focus();
-  else if (event.key === "?") byId("help").showModal();
+  else if (event.key === "?") help();
   else if (event.key === "ArrowDown" && !event.target.closest("tr[data-key], .chart")) byId("list").querySelector("tbody a")?.focus();
   else return;
   event.preventDefault();
@@ -542,10 +625,12 @@ function press(event) {
 function listen() {
   document.addEventListener("keydown", press);
   addEventListener("hashchange", () => {
+    closeChoice(false);
     loadSpan();
     loadLive();
     renderDetail();
     // At once, so that no link has an earlier state.
+    renderHead();
     renderLists();
     render();
   });
@@ -554,7 +639,9 @@ function listen() {
     renderLists();
   });
   byId("ledger-of").addEventListener("change", (event) => go({ of: event.target.value }));
-  byId("help-button").addEventListener("click", () => byId("help").showModal());
+  byId("help-button").addEventListener("click", help);
+  // A click elsewhere closes the choice of a time.
+  document.addEventListener("pointerdown", (event) => { if (!event.target.closest("#spans details")) closeChoice(false); });
   document.querySelector("[data-skip]").addEventListener("click", (event) => {
     event.preventDefault();
     byId("lists").focus();
@@ -567,7 +654,11 @@ function listen() {
   detail.addEventListener("close", () => {
     const { key } = state();
     if (!key) return;
-    go({ key: null });
+    // The way back does not open them again.
+    history.replaceState(null, "", link({ key: null }));
+    renderDetail();
+    renderLists();
+    render();
     byId("list").querySelector(`tr[data-key="${CSS.escape(key)}"] a`)?.focus();
   });
 }

@@ -83,11 +83,12 @@ export function alerts(report, windows) {
 
 const amount = (value) => (Number.isInteger(value) ? grouped(value) : String(Math.round(value * 1000) / 1000));
 
-// How far the truth may be from an estimate, as a share of it.
-export function off(of) {
-  const most = Math.max(of.value - of.lower, of.upper - of.value);
-  if (most === 0) return "exact";
-  return most > of.value ? `${count(of.lower)} – ${count(of.upper)}` : `±${percent(most / of.value)}`;
+// A distinct count in short. If the truth may be far from the number, as that of several windows, it is only a range.
+function counted(of) {
+  const less = of.value - of.lower;
+  const most = Math.max(less, of.upper - of.value);
+  if (most > of.value) return [estimate(of, `${count(of.lower)} to ${count(of.upper)}`)];
+  return [estimate(of, count(of.value)), " ", h("small", null, most === 0 ? "exact" : `${less === 0 ? "+" : "±"}${percent(most / of.value)}`)];
 }
 
 export function distinct(report, earlier) {
@@ -101,7 +102,7 @@ export function distinct(report, earlier) {
     const range = of.lower === of.upper ? "" : `${grouped(of.lower)} – ${grouped(of.upper)} at ${percent(of.confidence)}`;
     const known = earlier.map((one) => (one ? get(one) : null));
     return h("div", { class: "count", "data-count": name },
-      h("h3", null, name), h("p", { class: "big" }, estimate(of, count(of.value)), " ", h("small", null, off(of))),
+      h("h3", null, name), h("p", { class: "big" }, counted(of)),
       known.filter(Boolean).length > 0 ? bands(known, { label: `${name} in the last ${known.length} windows` }) : null,
       h("p", { class: "hint" }, range || "counted exactly"));
   }));
@@ -179,9 +180,10 @@ export function cost(report) {
 
 // How the numbers of a list are written.
 export class Measure {
-  constructor(list, by, seconds) {
+  constructor(list, by, seconds, isSpan = false) {
     this.list = list;
     this.by = by;
+    this.isSpan = isSpan;
     this.seconds = seconds || 1;
   }
 
@@ -190,13 +192,25 @@ export class Measure {
     return this.by === "packets" ? scaled(value / this.seconds, "pkt/s") : scaled((value * 8) / this.seconds, "bit/s");
   }
 
+  // How far the truth may be from the number, in short. Most numbers are lower bounds: the truth is not below them.
   error(of) {
-    const most = Math.max(of.value - of.lower, of.upper - of.value);
-    return most === 0 ? "exact" : `±${this.text(most)}`;
+    const [less, more] = [of.value - of.lower, of.upper - of.value];
+    if (less === 0 && more === 0) return "exact";
+    if (less === 0) return `+${this.text(more)}`;
+    if (more === 0) return `−${this.text(less)}`;
+    // Bounds that are far away on one side are no ±.
+    return more > of.value ? `≤ ${this.text(of.upper)}` : `±${this.text(Math.max(less, more))}`;
+  }
+
+  // The same in words, without the number and with it.
+  note(of) {
+    if (of.lower === of.upper) return "exact";
+    return of.value === of.lower ? `at least, up to ${this.text(of.upper - of.value)} more` : `between ${this.text(of.lower)} and ${this.text(of.upper)}`;
   }
 
   range(of) {
-    return of.lower === of.upper ? `exactly ${this.text(of.value)}` : `between ${this.text(of.lower)} and ${this.text(of.upper)}`;
+    if (of.lower === of.upper) return `exactly ${this.text(of.value)}`;
+    return of.value === of.lower ? `at least ${this.text(of.value)}, up to ${this.text(of.upper - of.value)} more` : this.note(of);
   }
 
   share(amount) {
@@ -205,8 +219,16 @@ export class Measure {
     return whole ? percent(ordering(amount, this.by).value / whole) : "";
   }
 
+  // Beside the rate: how much it was in a span, and else its rate in the other unit.
+  get besides() { return this.isSpan ? "total" : this.by === "packets" ? "bytes" : "packets"; }
+
   other(amount) {
     if (this.list.counted) return null;
+    if (this.isSpan) {
+      const of = ordering(amount, this.by);
+      const text = (value) => scaled(value, this.by === "packets" ? "pkt" : "B");
+      return number(of.value, text(of.value), { title: of.lower === of.upper ? "exact" : `at least ${text(of.lower)}, at most ${text(of.upper)}`, "data-amount": true });
+    }
     const packets = this.by !== "packets";
     const of = packets ? amount.packets : amount.bytes;
     return number(of.value, packets ? scaled(of.value / this.seconds, "pkt/s") : scaled((of.value * 8) / this.seconds, "bit/s"));
@@ -214,6 +236,7 @@ export class Measure {
 
   about() {
     const what = this.list.counted ?? this.by;
+    if (this.list.rows.length === 0) return "";
     const confidence = Math.round((this.list.confidence ?? 0) * 10_000) / 100;
     return confidence === 100 ? `by ${what}; bounds always hold` : `by ${what}; all bounds of this list hold at ${confidence} %`;
   }
@@ -225,7 +248,7 @@ const CHUNK = 40;
 const BUDGET = 8;
 const SCREENFUL = 40;
 // The classes of columns of another width.
-const COLUMNS = { rate: "strong", "±": "error", share: "share", packets: "other", bytes: "other" };
+const COLUMNS = { total: "other total", rate: "strong", error: "error", share: "share", packets: "other", bytes: "other" };
 
 // A list as a table. Its rows are made by parts, and only as far as the reader has come, so that a long list does not hold
 // up the page.
@@ -255,7 +278,7 @@ export class Table {
       put(this.place, h("p", { class: "empty" }, empty));
       return;
     }
-    const columns = list.counted ? ["count", "±"] : ["rate", "±", "share", measure.by === "packets" ? "bytes" : "packets"];
+    const columns = list.counted ? [list.view ? "count" : list.counted, "error"] : ["rate", "error", "share", measure.besides];
     const shape = `${list.name} ${columns} ${show(rows[0].key).length}`;
     if (!this.body || this.shape !== shape) {
       this.shape = shape;
@@ -316,9 +339,9 @@ export class Table {
       h("th", { scope: "row", class: "who", role: "rowheader" }, h("a", { href: link(asked) }, first, more.map((text) => [" ", h("span", { class: "to" }, text)]))),
       cell("scale", bar(of, full, measure.range(of))),
       cell("n strong", estimate(of, measure.text(of.value))),
-      cell("n error", measure.error(of)),
+      h("td", { class: "n error", role: "cell", title: measure.range(of) }, measure.error(of)),
       columns.includes("share") ? cell("n share", measure.share(amount)) : null,
-      columns.length > 3 ? cell("n other", measure.other(amount)) : null);
+      columns.length > 3 ? cell(`n ${COLUMNS[measure.besides]}`, measure.other(amount)) : null);
   }
 
   press(event) {

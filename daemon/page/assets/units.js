@@ -30,6 +30,9 @@ export const bytes = (value) => scaled(value, "B");
 // A number with its digits in groups of three.
 export const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");
 
+// So many of something: `1 window`, `1,200 windows`.
+export const plural = (number, name) => `${grouped(number)} ${name}${number === 1 ? "" : "s"}`;
+
 // A share of 1 in percent. A share close to nothing or to all is not rounded to 0 % or 100 %.
 export function percent(share) {
   const of = share * 100;

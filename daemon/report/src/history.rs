@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Distinct, Estimate, KeySums, Sums, Tally, instant};
+use super::{Distinct, Estimate, KeySums, ListKey, Report, Sums, Tally, Union, instant};
 
 /// The schema that [`History`] serialises to.
 pub const HISTORY_SCHEMA: &str = "weir.history/1";
@@ -137,6 +137,20 @@ pub struct PastWindow {
 }
 
 impl PastWindow {
+    /// The totals of the window of a report.
+    pub fn of(report: &Report) -> Self {
+        let firing = report.alerts.iter().filter(|alert| alert.state == "firing" || alert.state == "clearing");
+        Self {
+            start: report.window.start,
+            end: report.window.end,
+            windows: 1,
+            packets: report.totals.packets,
+            bytes: report.totals.bytes,
+            src_ip: report.unique.src_ip,
+            alerts: firing.map(|alert| alert.rule.clone()).collect(),
+        }
+    }
+
     /// Adds the following windows.
     pub fn add(&mut self, next: &Self) {
         self.end = self.end.max(next.end);
@@ -173,6 +187,49 @@ pub struct KeyHistory {
     /// The windows of this time, the oldest first; neighbours together where there are more than steps. A time without
     /// windows is not there.
     pub windows: Vec<KeyWindow>,
+}
+
+/// A [`KeyHistory`] that windows are being added to.
+#[derive(Debug)]
+pub struct KeySteps {
+    history: KeyHistory,
+    step_ms: u64,
+    failures: f64,
+}
+
+impl KeySteps {
+    /// The history of a key over this time in about `points` steps of equal length, without windows yet.
+    pub fn new(key: &str, view: Option<&str>, (from, to): (Timestamp, Timestamp), points: usize) -> Self {
+        let length = (to.as_millisecond() - from.as_millisecond()).unsigned_abs();
+        let history = KeyHistory {
+            schema: KEY_HISTORY_SCHEMA.to_owned(),
+            key: key.to_owned(),
+            view: view.map(str::to_owned),
+            from,
+            to,
+            confidence: 1.0,
+            windows: Vec::new(),
+        };
+        Self { history, step_ms: length.div_ceil(points as u64).max(1), failures: 0.0 }
+    }
+
+    /// Adds the window that follows, if it has such a list.
+    pub fn add(&mut self, past: &PastWindow, union: &Union, key: &ListKey) {
+        let Some(sums) = union.of_key(key) else { return };
+        self.failures += 1.0 - sums.confidence;
+        let next = KeyWindow::new(past, union.window.seconds, &sums);
+        let first = self.history.from.as_millisecond();
+        let step_of = |start: Timestamp| (start.as_millisecond() - first).max(0).unsigned_abs() / self.step_ms;
+        match self.history.windows.last_mut().filter(|last| step_of(last.start) == step_of(next.start)) {
+            Some(last) => last.add(&next),
+            None => self.history.windows.push(next),
+        }
+    }
+
+    /// The history of all these windows.
+    pub fn finish(self) -> KeyHistory {
+        KeyHistory { confidence: f64::max(1.0 - self.failures, 0.0), ..self.history }
+    }
 }
 
 /// What is known of a key in a window, or in a few consecutive ones.

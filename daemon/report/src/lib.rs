@@ -44,7 +44,8 @@ pub use alert::{Alert, Evidence};
 pub use encoded::Encoded;
 pub use from_json::FromJson;
 pub use history::{
-    HISTORY_SCHEMA, History, InterfaceHistory, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, PastWindow, Reach, Steps,
+    HISTORY_SCHEMA, History, InterfaceHistory, KEY_HISTORY_SCHEMA, KeyHistory, KeySteps, KeyWindow, PastWindow, Reach,
+    Steps,
 };
 pub use ids::Ids;
 pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};

@@ -47,6 +47,19 @@ pub enum Question {
         /// Maximum number of steps.
         points: u32,
     },
+    /// A key of a list over time.
+    OfKey {
+        /// The key, as `FIELD=VALUE,...`.
+        key: String,
+        /// The view whose list is meant; if missing, a standard list.
+        view: Option<String>,
+        /// The start; if missing, as early as possible.
+        from: Option<Timestamp>,
+        /// The end; if missing, now.
+        to: Option<Timestamp>,
+        /// About how many steps; if missing, as many as on the control socket.
+        points: Option<u32>,
+    },
     /// The union of all windows that touch this time.
     Span {
         /// The start; if missing, as early as possible.
@@ -130,14 +143,19 @@ async fn live(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, re
 }
 
 async fn history(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, request: Request) -> Response {
-    let asked = query::read(request.uri().query(), ["from", "to", "points"]).and_then(|[from, to, points]| {
+    let names = ["from", "to", "points", "key", "view"];
+    let asked = query::read(request.uri().query(), names).and_then(|[from, to, points, key, view]| {
         let (from, to) = times(from, to)?;
         let points = match points.as_deref().map(str::parse) {
-            None => POINTS,
-            Some(Ok(points @ 1..=POINTS_MAX)) => points,
+            None => None,
+            Some(Ok(points @ 1..=POINTS_MAX)) => Some(points),
             Some(_) => return Err(format!("points: a number from 1 to {POINTS_MAX}")),
         };
-        Ok(Question::History { from, to, points })
+        match (key, view) {
+            (Some(key), view) => Ok(Question::OfKey { key, view, from, to, points }),
+            (None, None) => Ok(Question::History { from, to, points: points.unwrap_or(POINTS) }),
+            (None, Some(_)) => Err("view: which key of it? Ask for one with key=FIELD=VALUE".to_owned()),
+        }
     });
     match asked {
         Ok(question) => shared.answers.respond(&slot, question).await,

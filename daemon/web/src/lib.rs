@@ -17,6 +17,7 @@
 //! | `/api/ask?key=` | a key in the last window |
 //! | `/api/live` | the lists of the open window |
 //! | `/api/history?from=&to=&points=` | the traffic of each interface in equal steps |
+//! | `/api/history?key=&view=&from=&to=&points=` | a key of a list over time |
 //! | `/api/span?from=&to=` | several windows together |
 //! | `/api/services` | names of ports |
 //!

@@ -178,6 +178,10 @@ fn questions_are_passed_on_and_mistakes_explained() {
     assert!(span.starts_with("Span") && span.contains("2026-11-20T08:20:00Z"), "{span}");
     assert!(asked("/api/history").contains("from: None, to: None, points: 600"));
     assert!(asked("/api/history?points=60").contains("points: 60"));
+    let of_key = asked("/api/history?key=src_ip%3D192.0.2.7&from=2026-11-20T08:00:00Z&points=360");
+    assert!(of_key.starts_with("OfKey { key: \"src_ip=192.0.2.7\", view: None"), "{of_key}");
+    assert!(of_key.contains("to: None, points: Some(360)"), "{of_key}");
+    assert!(asked("/api/history?key=dscp%3D0&view=dscp").contains("view: Some(\"dscp\")"));
     for (path, status, part) in [
         ("/api/ask", 400, "which key"),
         ("/api/ask?key=size%3D3", 400, "no field size"),
@@ -186,6 +190,7 @@ fn questions_are_passed_on_and_mistakes_explained() {
         ("/api/span?from=2026-11-20T08:00:00Z&to=2026-11-20T07:00:00Z", 400, "ends before it begins"),
         ("/api/history?points=0", 400, "1 to 720"),
         ("/api/history?points=721", 400, "1 to 720"),
+        ("/api/history?view=dscp", 400, "which key of it"),
         ("/api/nowhere", 404, "the page is at /"),
         ("/../etc/passwd", 404, "the page is at /"),
     ] {

@@ -38,6 +38,8 @@ pub(super) enum Question {
     Reports(usize),
     /// The traffic of each interface in this many equal steps.
     History(Times, usize),
+    /// A key of a list over time, perhaps of a view's list, in about this many steps.
+    OfKey { key: String, view: Option<String>, times: Times, points: usize },
     /// All windows of a time together.
     Span(Times),
 }
@@ -84,6 +86,11 @@ impl Reader {
             Question::History(times, points) => {
                 let read = past::windows(&connection, &observer, times).map_err(says)?;
                 written(&past::history(&read, times, points))
+            }
+            Question::OfKey { key, view, times, points } => {
+                let read =
+                    past::of_key(&connection, &observer, (&key, view.as_deref()), times, points).map_err(says)?;
+                written(&read.map_err(Refusal::Refused)?)
             }
             Question::Span(times) => {
                 let read = past::span(&connection, &observer, times).map_err(says)?;

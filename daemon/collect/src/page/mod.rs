@@ -180,9 +180,14 @@ fn question(of: &str, query: Option<&str>) -> Result<Option<Question>, String> {
             [last] => Question::Reports(whole(last, 1, REPORTS_MAX).map_err(|why| format!("last: {why}"))?),
         },
         "history" => {
-            let [from, to, points] = query::read(query, ["from", "to", "points"])?;
+            let [from, to, points, key, view] = query::read(query, ["from", "to", "points", "key", "view"])?;
             let points = whole(points, POINTS, POINTS_MAX).map_err(|why| format!("points: {why}"))?;
-            Question::History(query::times(from, to)?, points)
+            let times = query::times(from, to)?;
+            match key {
+                Some(key) => Question::OfKey { key, view, times, points },
+                None if view.is_some() => return Err("view: which key of it?".to_owned()),
+                None => Question::History(times, points),
+            }
         }
         "span" => {
             let [from, to] = query::read(query, ["from", "to"])?;

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::Value;
 use weir_page::query::Times;
-use weir_report::{Distinct, History, InterfaceHistory, PastWindow, Reach, Report, Steps, Union};
+use weir_report::{
+    Distinct, History, InterfaceHistory, KeyHistory, KeySteps, ListKey, PastWindow, Reach, Report, Steps, Union,
+};
 
 use super::super::line::sortable;
 
@@ -160,21 +162,55 @@ impl Grid {
 
 /// All windows of an observer that touch a time together, or why that is not possible.
 pub(super) fn span(connection: &Connection, observer: &str, times: Times) -> rusqlite::Result<Result<Union, String>> {
+    let mut parts = Vec::new();
+    let read = each(connection, observer, times, |report| parts.push(Union::one(report)))?;
+    Ok(read.and_then(|()| Union::join(&parts).ok_or_else(|| "no report of this time is stored".to_owned())))
+}
+
+/// A key of a list in each window that touches a time, or why that is not possible.
+pub(super) fn of_key(
+    connection: &Connection,
+    observer: &str,
+    (key, view): (&str, Option<&str>),
+    times: Times,
+    points: usize,
+) -> rusqlite::Result<Result<KeyHistory, String>> {
+    let list_key = match ListKey::parse(key, view) {
+        Ok(list_key) => list_key,
+        Err(why) => return Ok(Err(why)),
+    };
+    let mut windows = Vec::new();
+    let read = each(connection, observer, times, |report| windows.push((PastWindow::of(report), Union::one(report))))?;
+    let from = times.0.or(windows.first().map(|(past, _)| past.start)).unwrap_or(Timestamp::UNIX_EPOCH);
+    let to = times.1.or(windows.last().map(|(past, _)| past.end)).unwrap_or(from);
+    let mut steps = KeySteps::new(key, view, (from, to), points);
+    windows.iter().for_each(|(past, union)| steps.add(past, union, &list_key));
+    Ok(read.map(|()| steps.finish()))
+}
+
+/// Calls `take` with each report of an observer whose window touches a time, the oldest first.
+fn each(
+    connection: &Connection,
+    observer: &str,
+    times: Times,
+    mut take: impl FnMut(&Report),
+) -> rusqlite::Result<Result<(), String>> {
     let [from, to] = limits(times);
     let mut sql = connection
         .prepare(&format!("SELECT report FROM reports WHERE number IN {CHOSEN} ORDER BY window_start, number"))?;
     let mut rows = sql.query(params![observer, from, to, UNION_MAX as i64 + 1])?;
-    let mut parts = Vec::new();
+    let mut count = 0;
     while let Some(row) = rows.next()? {
-        if parts.len() == UNION_MAX {
+        if count == UNION_MAX {
             return Ok(Err(format!("more than {UNION_MAX} reports are too many to add up: choose a shorter time")));
         }
+        count += 1;
         match serde_json::from_str::<Report>(row.get_ref(0)?.as_str()?) {
-            Ok(report) => parts.push(Union::one(&report)),
+            Ok(report) => take(&report),
             Err(error) => return Ok(Err(format!("a report cannot be added up: {error}"))),
         }
     }
-    Ok(Union::join(&parts).ok_or_else(|| "no report of this time is stored".to_owned()))
+    Ok(Ok(()))
 }
 
 #[cfg(test)]
@@ -211,6 +247,31 @@ mod tests {
         assert_eq!(starts((None, None), 3), [30, 40, 50]);
         let time = |text: &str| Some(text.parse().unwrap());
         assert_eq!(starts((time("2026-11-20T08:00:15Z"), time("2026-11-20T08:00:41Z")), 2), [30, 40]);
+    }
+
+    #[test]
+    fn a_key_has_a_step_for_each_report() {
+        let mut report: Value = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+        let source = report["top"]["sources"][0]["src_ip"].as_str().unwrap().to_owned();
+        let lines = [0, 1, 2].map(|nth: u64| {
+            report["id"] = format!("7f/b41d/{nth}").into();
+            report["observer"]["id"] = "7f".into();
+            report["observer"]["seq"] = nth.into();
+            report["window"]["start"] = format!("2026-11-20T08:00:{:02}Z", 10 * nth).into();
+            report["window"]["end"] = format!("2026-11-20T08:00:{:02}Z", 10 * nth + 10).into();
+            report.to_string()
+        });
+        let folder = Folder::new();
+        put(&mut Store::open(&folder.database()).unwrap(), &lines);
+        let connection = look(&folder.database()).unwrap();
+        let key = format!("src_ip={source}");
+        let told = of_key(&connection, "7f", (&key, None), (None, None), 360).unwrap().unwrap();
+        let bytes: Vec<_> = told.windows.iter().map(|window| window.bytes.map(|bytes| bytes.value)).collect();
+        assert_eq!(bytes, [report["top"]["sources"][0]["bytes"]["value"].as_u64(); 3]);
+        assert!(told.windows.iter().all(|window| (window.windows, window.listed) == (1, 1)));
+        let few = of_key(&connection, "7f", (&key, None), (None, None), 1).unwrap().unwrap();
+        assert_eq!((few.windows.len(), few.windows[0].windows), (1, 3));
+        assert!(of_key(&connection, "7f", ("ttl=7", None), (None, None), 1).unwrap().is_err());
     }
 
     fn window(start: i64, end: i64, bytes: u64) -> Short {
