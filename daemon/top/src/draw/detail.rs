@@ -102,20 +102,24 @@ fn captioned(caption: &str, mut lines: Vec<Vec<Piece>>, paint: Paint) -> Vec<Vec
 /// All rows of all lists that have to do with the key, except those that are shown as peers.
 fn in_lists(screen: &mut Screen, key: &Key, has_peers: bool, paint: Paint) -> Vec<Vec<Piece>> {
     let (lists, _) = screen.lists();
-    let mut lines = Vec::new();
-    for list in lists.iter().filter(|list| !(has_peers && list.name == PAIRS)) {
-        let measure = Measure::new(list, screen.by);
-        for entry in list.entries.iter().filter(|entry| is_related(key, &entry.key)) {
-            let shown = screen.named(&entry.key).join(" ");
-            lines.push(row(&measure, entry.amount, &list.name, 24, shown, paint));
-        }
-    }
-    let window = match (screen.past(), screen.open()) {
-        (Some(_), _) => "this time",
-        (None, Some(_)) => "the open window so far",
-        (None, None) => "this window",
+    let windows: &[(bool, &str)] = match (screen.past(), screen.open()) {
+        (Some(_), _) => &[(false, "this time")],
+        // Some lists exist only when a window has ended.
+        (None, Some(_)) => &[(true, "the open window so far"), (false, "the last window")],
+        (None, None) => &[(false, "this window")],
     };
-    lines.insert(0, vec![Piece::new(format!("in the lists of {window}"), paint.faint())]);
+    let mut lines = Vec::new();
+    for (is_open, window) in windows {
+        let mut rows = Vec::new();
+        for list in lists.iter().filter(|list| list.is_open == *is_open && !(has_peers && list.name == PAIRS)) {
+            let measure = Measure::new(list, screen.by);
+            for entry in list.entries.iter().filter(|entry| is_related(key, &entry.key)) {
+                let shown = screen.named(&entry.key).join(" ");
+                rows.push(row(&measure, entry.amount, &list.name, 24, shown, paint));
+            }
+        }
+        lines.extend(captioned(&format!("in the lists of {window}"), rows, paint));
+    }
     lines
 }
 

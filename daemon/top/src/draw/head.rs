@@ -60,9 +60,7 @@ fn shown(screen: &Screen, paint: Paint) -> Vec<Piece> {
     if let Some((look, past)) = &screen.past {
         return passed(*look, past, screen.now, paint).into_iter().chain(held).collect();
     }
-    let (lists, nth) = screen.lists();
-    let is_open = lists.get(nth).is_some_and(|list| list.is_open);
-    let mut pieces: Vec<Piece> = match (screen.open().filter(|_| is_open), &screen.report) {
+    let mut pieces: Vec<Piece> = match (screen.open_of_list(), &screen.report) {
         (Some(live), _) => open(live, screen.now, paint).into(),
         (None, Some(report)) => closed(report, screen.now, paint).into(),
         (None, None) => screen.fleet.iter().flat_map(|fleet| of_fleet(fleet, screen.now, paint)).collect(),

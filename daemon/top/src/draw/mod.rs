@@ -81,7 +81,7 @@ fn counts(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, alerts: usize) {
         return head::distinct_of_fleet(fleet, sheet, paint);
     }
     let report = screen.report.as_ref();
-    match (screen.open(), report) {
+    match (screen.open_of_list(), report) {
         (Some(live), _) => head::distinct(&live.unique, &live.new_flows, sheet, paint),
         (None, Some(report)) => head::distinct(&report.unique, &report.new_flows, sheet, paint),
         (None, None) => {}

@@ -26,7 +26,7 @@ use crate::{
 
 /// The window after that of the golden report, open for this many seconds. It has half of that report's bytes.
 fn live(seconds: f64) -> Live {
-    let Report { window, mut totals, unique, new_flows, mut top, top_by_packets, views, .. } = golden();
+    let Report { window, mut totals, mut unique, new_flows, mut top, top_by_packets, views, .. } = golden();
     for estimate in
         top.sources.iter_mut().map(|row| &mut row.bytes).chain(top.pairs.iter_mut().map(|row| &mut row.bytes))
     {
@@ -36,6 +36,10 @@ fn live(seconds: f64) -> Live {
     }
     (top.source_prefixes, top.destination_prefixes) = Default::default();
     totals.bytes /= 2;
+    let src = &mut unique.src_ip;
+    for number in [&mut src.value, &mut src.lower, &mut src.upper] {
+        *number -= 1000;
+    }
     Live {
         schema: LIVE_SCHEMA.to_owned(),
         time: window.end + jiff::SignedDuration::from_secs_f64(seconds),
@@ -355,6 +359,7 @@ fn the_open_window_is_shown_and_named_once_it_is_a_second_old() {
     press(&mut screen, "6");
     let nets = text(&mut screen, (80, 24));
     assert!(nets.contains("08:00:00 – 08:00:10 UTC  3 s ago"), "these lists come with the report:\n{nets}");
+    assert!(nets.contains("src 100.6 k"), "all numbers below the title are of its window:\n{nets}");
     press(&mut screen, "1w");
     let last = text(&mut screen, (80, 24));
     assert!(last.contains("08:00:00 – 08:00:10 UTC  3 s ago") && last.contains("241.7 Mbit/s"), "{last}");
@@ -362,7 +367,13 @@ fn the_open_window_is_shown_and_named_once_it_is_a_second_old() {
     screen.can_ask = true;
     press(&mut screen, "\n");
     assert_eq!(screen.requests[0], Request::Key { key: "src_ip=192.0.2.1".to_owned(), is_open: true });
-    assert!(text(&mut screen, (80, 24)).contains("in the lists of the open window so far"));
+    let shown = text(&mut screen, (80, 40));
+    let (open, last) = shown.split_once("in the lists of the last window\n").unwrap();
+    let (_, open) = open.split_once("in the lists of the open window so far\n").unwrap();
+    for name in ["sources", "source nets", "scans"] {
+        let is_in = |part: &str| part.contains(&format!("  {name} 192.0.2."));
+        assert_eq!([is_in(open), is_in(last)], [name == "sources", name != "sources"], "{name}:\n{shown}");
+    }
     press(&mut screen, "\x1b");
     screen.now = later(screen.now, 9);
     assert!(text(&mut screen, (80, 24)).contains("08:00:10 – now  so far, 3 s, 9 s ago"));
@@ -375,7 +386,7 @@ fn in_the_first_window_only_the_open_window_is_shown() {
     let mut screen = Screen::default();
     screen.take(Update::Live(Box::new(live(0.4))));
     let shown = text(&mut screen, (80, 24));
-    for part in ["so far, 0 s", "no report yet: what is lost", "192.0.2.1", "src 100.6 k"] {
+    for part in ["so far, 0 s", "no report yet: what is lost", "192.0.2.1", "src 99.6 k"] {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
 }
