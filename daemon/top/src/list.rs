@@ -266,6 +266,17 @@ pub fn amount(row: &Row) -> Option<Amount> {
     }
 }
 
+/// How far the true number may be from the estimate: `exact`, `+` and `-` in one direction, `±` in both.
+pub fn away(estimate: &Estimate, text: impl Fn(u64) -> String) -> String {
+    let Estimate { value, lower, upper, sampled: _ } = *estimate;
+    match (value.saturating_sub(lower), upper.saturating_sub(value)) {
+        (0, 0) => "exact".to_owned(),
+        (0, up) => format!("+{}", text(up)),
+        (down, 0) => format!("-{}", text(down)),
+        (down, up) => format!("±{}", text(down.max(up))),
+    }
+}
+
 impl Entry {
     /// A row that certainly has this rank.
     pub const fn new(rank: u32, key: Key, amount: Amount) -> Self {
@@ -280,6 +291,16 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_has_two_signs_only_in_two_directions() {
+        for (value, lower, upper, text) in
+            [(5, 5, 5, "exact"), (5, 5, 9, "+4"), (5, 2, 5, "-3"), (5, 4, 8, "±3"), (0, 0, 7, "+7")]
+        {
+            let estimate = Estimate { value, lower, upper, sampled: None };
+            assert_eq!(away(&estimate, |number| number.to_string()), text);
+        }
+    }
 
     #[test]
     fn every_list_of_the_report_is_shown_with_its_rows_in_order() {

@@ -128,7 +128,7 @@ fn row(measure: &Measure<'_>, amount: Amount, of: &str, columns: usize, shown: S
     let estimate = amount.of(measure.by);
     vec![
         Piece::new(format!("  {}", right(&measure.text(estimate.value), NUMBER)), paint.strong()),
-        Piece::new(right(&measure.error(&estimate), NUMBER + 1), paint.faint()),
+        Piece::new(right(&measure.bounds(&estimate), NUMBER + 1), paint.faint()),
         Piece::new(right(&measure.share(amount), 9), paint.plain()),
         Piece::new(format!("  {} ", fit(&clean(of), columns)), paint.faint()),
         Piece::new(shown, paint.plain()),

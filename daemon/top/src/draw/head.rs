@@ -7,6 +7,7 @@ use weir_report::{Alert, Distinct, Estimate, Interface, Live, NewFlows, Report, 
 use weir_system::numbers::{count, percent, scaled};
 
 use super::{
+    hour::range,
     paint::Paint,
     sheet::{GAP, Piece, Sheet},
     spark::spark,
@@ -14,7 +15,7 @@ use super::{
 use crate::{
     fleet::{Fact, Fleet},
     history::{Line, Rate},
-    list::By,
+    list::{By, away},
     past::{self, Look, Past},
     screen::Screen,
     text::{clean, fit, left, right, width},
@@ -164,28 +165,28 @@ pub fn interfaces(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: u
         let all: Vec<_> = past.lines().into_iter().map(|(line, mean)| (line, Some(mean))).collect();
         return rates(
             &all.iter().map(|(line, mean)| (line, *mean)).collect::<Vec<_>>(),
-            screen.by,
+            (screen.by, "mean"),
             sheet,
             paint,
             lines,
         );
     }
     if let Some(fleet) = &screen.fleet {
-        return rates(&fleet.lines(lines), screen.by, sheet, paint, lines);
+        return rates(&fleet.lines(lines), (screen.by, "last"), sheet, paint, lines);
     }
     let all: Vec<_> = screen.history.lines().iter().map(|line| (line, line.now())).collect();
     if all.is_empty() {
         return means(screen, sheet, paint, lines);
     }
-    rates(&all, screen.by, sheet, paint, lines);
+    rates(&all, (screen.by, "now"), sheet, paint, lines);
 }
 
 /// A line for each interface with its rate now, or its mean rate.
-fn rates(all: &[(&Line, Option<Rate>)], by: By, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
+fn rates(all: &[(&Line, Option<Rate>)], (by, when): (By, &str), sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
     let shown = if all.len() > lines { lines.saturating_sub(1) } else { all.len() };
     let name = all.iter().take(shown).map(|(line, _)| width(&line.last.name)).max().unwrap_or(0).min(NAME_MAX);
     for (line, rate) in &all[..shown] {
-        interface(line, *rate, (by, name), sheet, paint);
+        interface(line, *rate, (by, name, when), sheet, paint);
     }
     if shown < all.len() {
         let rest = &all[shown..];
@@ -199,7 +200,13 @@ fn rates(all: &[(&Line, Option<Rate>)], by: By, sheet: &mut Sheet<'_>, paint: Pa
     }
 }
 
-fn interface(line: &Line, rate: Option<Rate>, (by, name): (By, usize), sheet: &mut Sheet<'_>, paint: Paint) {
+fn interface(
+    line: &Line,
+    rate: Option<Rate>,
+    (by, name, when): (By, usize, &str),
+    sheet: &mut Sheet<'_>,
+    paint: Paint,
+) {
     let shown =
         |of: fn(Rate) -> f64, unit| right(&rate.map_or("unknown".to_owned(), |rate| scaled(of(rate), unit)), RATE);
     let of = |rate: Rate| if by == By::Packets { rate.packets } else { rate.bits };
@@ -211,7 +218,7 @@ fn interface(line: &Line, rate: Option<Rate>, (by, name): (By, usize), sheet: &m
     let mut pieces = vec![
         Piece::new(mark, paint.alarm()),
         Piece::new(name, if is_blind { paint.alarm() } else { paint.strong() }),
-        Piece::new(format!(" {direction} "), paint.faint()),
+        Piece::new(format!(" {direction} {when} "), paint.faint()),
         Piece::new(shown(|rate| rate.bits, "bit/s"), paint.strong()),
         Piece::new(format!("  {}  ", shown(|rate| rate.packets, "pkt/s")), paint.plain()),
     ];
@@ -409,20 +416,17 @@ fn counts<N: Display>(all: impl IntoIterator<Item = (N, [u64; 3])>, sheet: &mut 
     }
     for (name, [value, lower, upper]) in all {
         // Of several windows together: as many as in any one of them, or as many as all of them have.
+        let estimate = Estimate { value, lower, upper, sampled: None };
         let number = match upper - upper.min(value) > value {
-            true => format!("{} to {}", count(lower), count(upper)),
-            false => format!("{} {}", count(value), off(value, lower, upper)),
+            true => range(&estimate, count),
+            false => {
+                let of_value = |off: u64| percent(off as f64 / value.max(1) as f64);
+                format!("{} {}", count(value), away(&estimate, of_value))
+            }
         };
         pieces.push(Piece::new(format!("{name} {number}"), paint.plain()));
     }
     sheet.words(pieces);
-}
-
-fn off(value: u64, lower: u64, upper: u64) -> String {
-    match value.saturating_sub(lower).max(upper.saturating_sub(value)) {
-        0 => "exact".to_owned(),
-        off => format!("±{}", percent(off as f64 / value.max(1) as f64)),
-    }
 }
 
 /// Which alerts were firing in a time that has passed.

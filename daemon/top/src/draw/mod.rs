@@ -15,12 +15,12 @@ mod whisker;
 use ratatui::{buffer::Buffer, layout::Rect};
 
 pub use self::paint::Paint;
-use self::sheet::{Piece, Sheet};
+use self::sheet::{GAP, Piece, Sheet};
 use crate::{
     filter::WORDS,
     past::SPANS,
     screen::{Focus, Screen},
-    text::{clean, wrapped},
+    text::{clean, width, wrapped},
 };
 
 /// One line in this many is for interfaces.
@@ -34,7 +34,7 @@ const KEYS: &str = "?help  Tab list  Enter row  /filter  < > step back  t span  
 /// The same of a fleet.
 const KEYS_OF_FLEET: &str = "?help  Tab list  Enter row  /filter  b p order  Space hold  q quit";
 /// The same of a time that has passed.
-const KEYS_OF_PAST: &str = "< > step  Home oldest  End now  t span  Tab list  Enter row  /filter  q quit";
+const KEYS_OF_PAST: &str = "?help  < >  Home oldest  End now  t span  Tab list  Enter row  /filter  q quit";
 
 /// The same of everything about a row.
 const KEYS_OF_DETAIL: &str = "Esc back  ↑ ↓ scroll  Space hold  q quit";
@@ -107,10 +107,27 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     if screen.awaited.is_some() && screen.awaited != shown && matches!(screen.focus, Focus::List) {
         return sheet.line([Piece::new("asking the history", paint.faint())]);
     }
+    // As many keys as fit, and always the last one, which quits.
+    let held = if screen.held.is_some() { "Space go on" } else { "Space hold" };
+    let words = |text: &str| {
+        let words: Vec<String> = text.replace("Space hold", held).split("  ").map(str::to_owned).collect();
+        words.into_iter().map(|word| Piece::new(word, paint.faint()))
+    };
+    let mut keys = |text: &str| {
+        let room = sheet.columns();
+        let mut fitting: Vec<Piece> = words(text).collect();
+        while fitting.len() > 1 && fitting.iter().map(|piece| width(&piece.text) + GAP).sum::<usize>() > room + GAP {
+            fitting.remove(fitting.len() - 2);
+        }
+        sheet.words(fitting);
+    };
     match &screen.focus {
         Focus::Span => {
             let spans = SPANS.iter().zip(1..).map(|((_, name), nth)| format!("{nth} = {name}")).collect::<Vec<_>>();
             let text = format!("the last:  {}   0 = now   Esc back", spans.join("  "));
+            // Without its words it fits narrow screens.
+            let short = format!("{}  0=now", spans.join(" ").replace(" = ", "="));
+            let text = if width(&text) > sheet.columns() { short } else { text };
             sheet.line([Piece::new(text, paint.strong())]);
         }
         Focus::Filter(text, None) => {
@@ -122,18 +139,14 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
             Piece::new(format!("/{}_", clean(text)), paint.strong()),
             Piece::new(format!("   {}", clean(why)), paint.alarm()),
         ]),
-        Focus::Detail(..) => sheet.line([Piece::new(KEYS_OF_DETAIL, paint.faint())]),
-        Focus::Help => sheet.line([Piece::new(KEYS_OF_HELP, paint.faint())]),
-        Focus::List if screen.filter.is_empty() && screen.past().is_some() => {
-            sheet.line([Piece::new(KEYS_OF_PAST, paint.faint())]);
+        Focus::Detail(..) => keys(KEYS_OF_DETAIL),
+        Focus::Help => keys(KEYS_OF_HELP),
+        Focus::List if screen.filter.is_empty() && screen.past().is_some() => keys(KEYS_OF_PAST),
+        Focus::List if screen.filter.is_empty() && screen.fleet.is_some() => keys(KEYS_OF_FLEET),
+        Focus::List if screen.filter.is_empty() => keys(KEYS),
+        Focus::List => {
+            let text = Piece::new(format!("filter {}", clean(&screen.filter_text)), paint.strong());
+            sheet.words([text].into_iter().chain(words("/ changes it  Esc clears it  q quit")));
         }
-        Focus::List if screen.filter.is_empty() => {
-            let keys = if screen.fleet.is_some() { KEYS_OF_FLEET } else { KEYS };
-            sheet.line([Piece::new(keys, paint.faint())]);
-        }
-        Focus::List => sheet.line([
-            Piece::new(format!("filter {}", clean(&screen.filter_text)), paint.strong()),
-            Piece::new("   / changes it, Esc clears it", paint.faint()),
-        ]),
     }
 }

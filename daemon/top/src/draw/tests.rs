@@ -203,6 +203,69 @@ fn a_time_that_has_passed_is_shown_as_such() {
     assert!(text(&mut screen, (80, 24)).contains("the last:  1 = 1m  2 = 5m  3 = 20m  4 = 1h  5 = 24h   0 = now"));
 }
 
+/// A span with these sources: address, bytes at least, and how many more at most.
+fn span_of(sources: &[(&str, u64, u64)]) -> Screen {
+    let mut past = past();
+    let rows = &mut past.union.top.sources;
+    let row = rows[0];
+    rows.clear();
+    rows.extend((1..).zip(sources).map(|(rank, &(address, least, more))| {
+        let bytes = Estimate { value: least, lower: least, upper: least + more, sampled: None };
+        weir_report::TopSource { rank, src_ip: address.parse().unwrap(), bytes, ..row }
+    }));
+    let mut screen = passed();
+    screen.past = Some((Look::Last(1200), Box::new(past)));
+    screen
+}
+
+#[test]
+fn a_span_has_the_amount_beside_the_rate_and_a_bound_in_one_direction_in_80_columns() {
+    let mut screen = span_of(&[
+        ("10.0.0.21", 447_800_000, 33_500_000),
+        ("255.255.255.255", 249_900_000, 99_975_000),
+        ("10.0.0.9", 5, 0),
+    ]);
+    is_as_in("span-80x24.txt", &text(&mut screen, (80, 24)));
+}
+
+#[test]
+fn a_narrow_screen_has_no_bar_and_then_no_share_but_always_the_key() {
+    let mut screen = span_of(&[("198.51.100.7", 447_800_000, 33_500_000)]);
+    let long = &mut span_of(&[("2001:db8::8a2e:370:7348", 447_800_000, 33_500_000)]);
+    let row = |screen: &mut Screen, columns, key: &str| {
+        let shown = text(screen, (columns, 14));
+        shown.lines().find(|line| line.contains(key)).unwrap_or_else(|| panic!("no {key} in\n{shown}")).to_owned()
+    };
+    for (columns, has_bar, has_share) in [(60, true, true), (48, false, true), (40, false, false)] {
+        let row = row(&mut screen, columns, "198.51.100.7");
+        assert_eq!([row.contains('━'), row.contains('%')], [has_bar, has_share], "{row}");
+        assert!(row.contains("179.1 Mbit/s"), "{row}");
+    }
+    let row = row(long, 48, "2001:db8::8a2e:370:7348");
+    assert!(row.contains("179.1 Mbit/s") && !row.contains('%'), "{row}");
+}
+
+#[test]
+fn a_line_that_is_cut_says_so_and_the_last_key_quits() {
+    let area = ratatui::layout::Rect::new(0, 0, 8, 2);
+    let mut buffer = Buffer::empty(area);
+    let mut sheet = super::Sheet::new(&mut buffer, area);
+    for line in ["12345678  ", "123456789"] {
+        sheet.line([super::Piece::new(line, Paint::new(false).plain())]);
+    }
+    assert_eq!(picture::text(&buffer), "12345678\n1234567…\n");
+    for (keys, part) in [("", "?help"), ("\n", "Esc back"), (" ", "?help")] {
+        let mut screen = passed();
+        press(&mut screen, keys);
+        let shown = text(&mut screen, (30, 24));
+        let foot = shown.lines().last().unwrap();
+        assert!(foot.starts_with(part) && foot.ends_with("q quit"), "{foot}");
+    }
+    let mut held = busy();
+    press(&mut held, " ");
+    assert!(text(&mut held, (80, 24)).contains("Space go on"));
+}
+
 #[test]
 fn a_message_is_never_cut_and_a_span_that_follows_now_is_read_in_silence() {
     let mut screen = passed();
