@@ -78,6 +78,19 @@ impl Amount {
     }
 }
 
+impl List {
+    /// What its numbers are of, if its name does not say that.
+    pub fn note(&self) -> Option<&'static str> {
+        Some(match self.name.as_str() {
+            "source nets" | "destination nets" => "what unlisted hosts have: without those in the lists of hosts",
+            "floods" => "destinations with the most sources: busy servers are here, too",
+            "scans" => "sources with the most destinations: busy clients are here, too",
+            "ports" => "sources with the most ports of destinations: busy clients are here, too",
+            _ => return None,
+        })
+    }
+}
+
 /// What all lists of a window have in common.
 #[derive(Clone, Copy)]
 struct OfWindow {
@@ -114,7 +127,7 @@ pub fn lists(report: &Report, by: By) -> Vec<List> {
 /// Lists whose counts are of single windows.
 const NOT_SUMMED: [&str; 5] = ["source nets", "destination nets", "floods", "scans", "ports"];
 /// Why the history does not have them.
-const WHY_NOT_SUMMED: &str = "only in the report of each window: these counts cannot be added up";
+const WHY_NOT_SUMMED: &str = "not kept in the history: only of the last window (End, then w)";
 
 /// All lists of several windows together, in the places that those of a report have.
 pub fn of_union(union: &Union, by: By) -> Vec<List> {

@@ -204,6 +204,9 @@ pub fn rows(screen: &mut Screen, list: &List, sheet: &mut Sheet<'_>, paint: Pain
     if let Some(why) = list.why_empty {
         return say(sheet, why);
     }
+    if let Some(note) = list.note() {
+        say(sheet, note);
+    }
     let rows = screen.rows(list);
     let measure = Measure::new(list, screen.by);
     let is_past = screen.past().is_some();

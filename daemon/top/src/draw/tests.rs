@@ -120,6 +120,14 @@ fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
     let rows = vec![row("sources", json!({"src_ip": "192.0.2.1"}), 302_000_000, 302_100_000)];
     screen.take(Update::KeyDetails(KeyDetails { key: "src_ip=192.0.2.1".to_owned(), rows: Ok(rows), seconds: 10.0 }));
     is_as_in("detail-80x24.txt", &text(&mut screen, (80, 24)));
+    // Nothing of a key is cut, and the port has a line of its own if need be.
+    for columns in [40, 60, 80, 100] {
+        let shown = text(&mut screen, (columns, 60));
+        let (_, rows) = shown.split_once("in the lists of this window").unwrap();
+        let words = rows.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("flows tcp 192.0.2.1:51000 → 198.51.100.7:443 (https)"), "{shown}");
+        assert!(!rows.contains('…'), "{shown}");
+    }
 }
 
 /// An hour of a source until the end of `past`: for ten minutes nothing is known, then it is not in the list, and then
@@ -198,9 +206,27 @@ fn a_time_that_has_passed_is_shown_as_such() {
     }
     press(&mut screen, "8");
     let shown = text(&mut screen, (80, 24));
-    assert!(shown.contains("these counts cannot be added up") && !shown.contains("±  "), "{shown}");
+    assert!(
+        shown.contains("not kept in the history: only of the last window (End, then w)") && !shown.contains("bounds"),
+        "{shown}"
+    );
     press(&mut screen, "t");
     assert!(text(&mut screen, (80, 24)).contains("the last:  1 = 1m  2 = 5m  3 = 20m  4 = 1h  5 = 24h   0 = now"));
+}
+
+#[test]
+fn a_list_says_what_its_numbers_are_of() {
+    for (key, note) in [("6", "unlisted hosts"), ("7", "unlisted hosts"), ("8", "busy servers"), ("9", "busy clients")]
+    {
+        let mut screen = busy();
+        press(&mut screen, key);
+        let shown = text(&mut screen, (80, 24));
+        assert!(shown.contains(note) && !shown.lines().any(|line| line.ends_with("…")), "{shown}");
+        assert!(shown.contains("> 1 "), "the rows are below it:\n{shown}");
+    }
+    let mut screen = busy();
+    press(&mut screen, "\n");
+    assert!(text(&mut screen, (80, 40)).contains("source nets, unlisted hosts"));
 }
 
 /// A span with these sources: address, bytes at least, and how many more at most.
@@ -433,8 +459,11 @@ fn the_open_window_is_shown_and_named_once_it_is_a_second_old() {
     let shown = text(&mut screen, (80, 40));
     let (open, last) = shown.split_once("in the lists of the last window\n").unwrap();
     let (_, open) = open.split_once("in the lists of the open window so far\n").unwrap();
-    for name in ["sources", "source nets", "scans"] {
-        let is_in = |part: &str| part.contains(&format!("  {name} 192.0.2."));
+    for name in ["sources", "source nets, unlisted hosts", "scans"] {
+        let is_in = |part: &str| {
+            let words = part.split_whitespace().collect::<Vec<_>>().join(" ");
+            words.contains(&format!(" {name} 192.0.2."))
+        };
         assert_eq!([is_in(open), is_in(last)], [name == "sources", name != "sources"], "{name}:\n{shown}");
     }
     press(&mut screen, "\x1b");
