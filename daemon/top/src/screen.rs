@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use weir_report::{KeyHistory, Live, Report, Second};
 
 use crate::{
+    draw::beginning,
     filter::Filter,
     fleet::Fleet,
     history::{History, SECONDS_MAX},
@@ -40,8 +41,8 @@ pub enum Focus {
     Filter(String, Option<String>),
     /// The detail view of a row, and how far it is scrolled.
     Detail(Key, usize),
-    /// Which span is shown.
-    Span,
+    /// Which span is shown, and where the choice leads back to.
+    Span(Box<Focus>),
     /// The help.
     Help,
 }
@@ -237,9 +238,21 @@ impl Screen {
                     self.names.stop();
                 }
                 self.past = Some((look, past));
-                if is_same { self.select(selected.as_ref()) } else { self.select_first() }
+                if is_same {
+                    self.select(selected.as_ref())
+                } else {
+                    self.select_first()
+                }
+                if !is_same {
+                    self.ask_about_row();
+                }
             }
-            Err(why) => self.told = Some(why),
+            Err(why) => {
+                let began = self.past().and_then(|past| past.history.reaches_back_to.windows);
+                let is_back = matches!(look, Look::WindowBefore(_) | Look::SpanBefore { .. });
+                let told = began.filter(|_| is_back).map(|began| format!("the {}", beginning(began, self.now)));
+                self.told = Some(told.unwrap_or(why));
+            }
         }
     }
 
@@ -248,6 +261,7 @@ impl Screen {
         self.awaited = None;
         if self.past.take().is_some() {
             self.select_first();
+            self.ask_about_row();
         }
     }
 

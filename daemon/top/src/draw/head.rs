@@ -70,10 +70,19 @@ fn shown(screen: &Screen, paint: Paint) -> Vec<Piece> {
         Some(why) => Some(Piece::new(clean(why), paint.warning())),
         None if held.is_some() => None,
         None if screen.notice.is_some() => Some(Piece::new("NO ANSWER", paint.warning())),
+        // A window that has ended is not live, though the next one will take its place.
+        None if screen.live.is_some() && screen.open_of_list().is_none() && screen.fleet.is_none() => {
+            Some(Piece::new("last window", paint.plain()))
+        }
         None => Some(Piece::new(screen.kind.clone(), paint.good())),
     };
     pieces.extend(held.into_iter().chain(kind));
     pieces
+}
+
+/// Where the history begins.
+pub fn beginning(began: Timestamp, now: Timestamp) -> String {
+    format!("history begins {}{} UTC", date(began, now), time(began))
 }
 
 fn time(time: Timestamp) -> String {
@@ -99,7 +108,9 @@ fn passed(look: Look, past: &Past, now: Timestamp, paint: Paint) -> [Piece; 3] {
         Some(asked) => {
             // Windows may be longer than the span.
             let length = past::duration(asked).max(past::length(&past.union));
-            format!("{} to {date}{} UTC", lasting(length), time(window.end))
+            let known = past.begins_later().map(|began| lasting(window.end.duration_since(began)));
+            let known = known.map_or_else(String::new, |known| format!("{known} of "));
+            format!("{known}{} to {date}{} UTC", lasting(length), time(window.end))
         }
     };
     [
@@ -284,8 +295,7 @@ fn gaps(past: &Past, now: Timestamp, sheet: &mut Sheet<'_>, paint: Paint) {
         pieces.push(Piece::new(format!("NOT KNOWN {}", lasting(missing)), paint.alarm()));
     }
     if let Some(began) = past.begins_later() {
-        let text = format!("history begins {}{} UTC", date(began, now), time(began));
-        pieces.push(Piece::new(text, paint.warning()));
+        pieces.push(Piece::new(beginning(began, now), paint.warning()));
     }
     if !pieces.is_empty() {
         sheet.words(pieces);

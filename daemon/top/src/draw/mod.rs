@@ -14,8 +14,8 @@ mod whisker;
 
 use ratatui::{buffer::Buffer, layout::Rect};
 
-pub use self::paint::Paint;
 use self::sheet::{GAP, Piece, Sheet};
+pub use self::{head::beginning, paint::Paint};
 use crate::{
     filter::WORDS,
     past::SPANS,
@@ -37,7 +37,7 @@ const KEYS_OF_FLEET: &str = "?help  Tab list  Enter row  /filter  b p order  Spa
 const KEYS_OF_PAST: &str = "?help  < >  Home oldest  End now  t span  Tab list  Enter row  /filter  q quit";
 
 /// The same of everything about a row.
-const KEYS_OF_DETAIL: &str = "Esc back  ↑ ↓ scroll  Space hold  q quit";
+const KEYS_OF_DETAIL: &str = "Esc back  ↑ ↓ scroll  < > step back  t span  End now  Space hold  q quit";
 /// The same of the help.
 const KEYS_OF_HELP: &str = "any key: back  q quit";
 
@@ -54,7 +54,7 @@ pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) 
         head::interfaces(screen, sheet, paint, (lines / LINES_PER_INTERFACE).max(1));
         head::trust(screen, sheet, paint);
         head::trouble(&head::troubles(screen), sheet, paint);
-        if lines >= LINES_OF_DETAIL || !matches!(screen.focus, Focus::Detail(..)) {
+        if lines >= LINES_OF_DETAIL || !matches!(behind(&screen.focus), Focus::Detail(..)) {
             counts(screen, sheet, paint, (lines / LINES_PER_ALERT).max(1));
         }
         let height = sheet.left().saturating_sub(foot_lines) as u16;
@@ -91,8 +91,16 @@ fn counts(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, alerts: usize) {
     }
 }
 
+/// What is drawn above the menu of spans.
+fn behind(focus: &Focus) -> &Focus {
+    match focus {
+        Focus::Span(before) => before,
+        focus => focus,
+    }
+}
+
 fn body(screen: &mut Screen, sheet: &mut Sheet<'_>, paint: Paint) {
-    if let Focus::Detail(key, scrolled) = screen.focus.clone() {
+    if let Focus::Detail(key, scrolled) = behind(&screen.focus).clone() {
         return detail::detail(screen, &key, scrolled, sheet, paint);
     }
     let (lists, nth) = screen.lists();
@@ -104,7 +112,7 @@ fn body(screen: &mut Screen, sheet: &mut Sheet<'_>, paint: Paint) {
 fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     // A span that follows now is asked for again and again.
     let shown = screen.past.as_ref().map(|(look, _)| *look);
-    if screen.awaited.is_some() && screen.awaited != shown && matches!(screen.focus, Focus::List) {
+    if screen.awaited.is_some() && screen.awaited != shown && matches!(screen.focus, Focus::List | Focus::Detail(..)) {
         return sheet.line([Piece::new("asking the history", paint.faint())]);
     }
     // As many keys as fit, and always the last one, which quits.
@@ -122,7 +130,7 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
         sheet.words(fitting);
     };
     match &screen.focus {
-        Focus::Span => {
+        Focus::Span(_) => {
             let spans = SPANS.iter().zip(1..).map(|((_, name), nth)| format!("{nth} = {name}")).collect::<Vec<_>>();
             let text = format!("the last:  {}   0 = now   Esc back", spans.join("  "));
             // Without its words it fits narrow screens.

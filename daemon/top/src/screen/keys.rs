@@ -35,7 +35,10 @@ impl Screen {
                 self.type_filter(text, key.code);
                 Effect::Draw
             }
-            Focus::Span => self.choose_span(key.code),
+            Focus::Span(before) => {
+                let before = std::mem::take(&mut **before);
+                self.choose_span(before, key.code)
+            }
             Focus::Help => {
                 self.focus = Focus::List;
                 if key.code == KeyCode::Char('q') { Effect::Quit } else { Effect::Draw }
@@ -47,9 +50,6 @@ impl Screen {
                     KeyCode::PageUp => *scrolled = scrolled.saturating_sub(PAGE),
                     KeyCode::PageDown => *scrolled += PAGE,
                     KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.focus = Focus::List,
-                    KeyCode::Char('<' | ',' | '>' | '.' | 't') | KeyCode::Home | KeyCode::End => {
-                        self.told = Some("another time is chosen in the list: Esc goes back to it".to_owned());
-                    }
                     code => return self.press_anywhere(code),
                 }
                 Effect::Draw
@@ -69,11 +69,6 @@ impl Screen {
             KeyCode::PageDown => self.go_to(self.selected.saturating_add(PAGE)),
             KeyCode::Char('g') => self.select_first(),
             KeyCode::Char('G') => self.go_to(usize::MAX),
-            KeyCode::Char('<' | ',') => self.step_back(),
-            KeyCode::Char('>' | '.') => self.step_forth(),
-            KeyCode::Home => self.look(Look::Oldest(self.length())),
-            KeyCode::End => self.leave_past(),
-            KeyCode::Char('t') => self.focus = Focus::Span,
             KeyCode::Char('/') => self.focus = Focus::Filter(self.filter_text.clone(), None),
             KeyCode::Esc if self.filter.is_empty() => self.leave_past(),
             KeyCode::Esc => self.set_filter(String::new(), Filter::default()),
@@ -87,30 +82,41 @@ impl Screen {
         match code {
             KeyCode::Char('q') => return Effect::Quit,
             KeyCode::Char('?' | 'h') => self.focus = Focus::Help,
+            KeyCode::Char('<' | ',') => self.step_back(),
+            KeyCode::Char('>' | '.') => self.step_forth(),
+            KeyCode::Home => self.look(Look::Oldest(self.length())),
+            KeyCode::End => self.leave_past(),
+            KeyCode::Char('t') => {
+                let before = std::mem::take(&mut self.focus);
+                self.focus = Focus::Span(Box::new(before));
+            }
             KeyCode::Char('b') => self.order(By::Bytes),
             KeyCode::Char('p') => self.order(By::Packets),
             KeyCode::Char('d') => self.switch_names(),
             KeyCode::Char('w') => self.switch_window(),
             KeyCode::Char(' ') => self.hold(),
+            KeyCode::Char(other) => self.told = Some(format!("{other} is no key here: ? shows all keys")),
             _ => {}
         }
         Effect::Draw
     }
 
     /// The digits are the spans, and 0 is now. After any other key, the choice remains.
-    fn choose_span(&mut self, code: KeyCode) -> Effect {
+    fn choose_span(&mut self, before: Focus, code: KeyCode) -> Effect {
+        self.focus = before.clone();
         match code {
             KeyCode::Char('q') => return Effect::Quit,
             KeyCode::Char('0') => self.leave_past(),
             KeyCode::Char(digit @ '1'..='9') => {
                 let nth = digit.to_digit(10).unwrap_or(0) as usize;
-                let Some((seconds, _)) = SPANS.get(nth - 1) else { return Effect::Draw };
-                self.look(Look::Last(*seconds));
+                match SPANS.get(nth - 1) {
+                    Some((seconds, _)) => self.look(Look::Last(*seconds)),
+                    None => self.focus = Focus::Span(Box::new(before)),
+                }
             }
             KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left | KeyCode::Char('t') => {}
-            _ => return Effect::Draw,
+            _ => self.focus = Focus::Span(Box::new(before)),
         }
-        self.focus = Focus::List;
         Effect::Draw
     }
 
@@ -172,23 +178,31 @@ impl Screen {
 
     fn open_detail(&mut self) {
         let Some(row) = self.selected_key() else { return };
+        self.focus = Focus::Detail(row, 0);
+        self.ask_about_row();
+    }
+
+    /// Asks about the row of the detail view, at the time that is shown.
+    pub(super) fn ask_about_row(&mut self) {
         let (lists, nth) = self.lists();
-        let Some(list) = lists.get(nth) else { return };
+        let (Focus::Detail(row, _), Some(list)) = (&self.focus, lists.get(nth)) else { return };
         let (key, to) = (row.question(), self.past().map(|past| past.union.window.end));
         if self.can_ask && to.is_none() {
             self.requests.push(Request::Key { key: key.clone(), is_open: list.is_open });
         }
         self.requests.push(Request::PastOfKey { key, view: list.view.clone(), to });
-        (self.focus, self.known, self.past_of_key) = (Focus::Detail(row, 0), None, None);
+        (self.known, self.past_of_key) = (None, None);
     }
 
     fn switch_names(&mut self) {
         if self.names.is_on() {
             self.names.stop();
+            self.told = Some("names off".to_owned());
         } else if self.is_masked() {
             self.told = Some("these addresses are masked: they have no names".to_owned());
         } else {
             self.names.start();
+            self.told = Some("names on: an address that your resolver has no name for stays as it is".to_owned());
         }
     }
 

@@ -190,7 +190,11 @@ fn keys_step_over_windows_and_spans_and_back_to_now() {
     press(&mut screen, "t0\x1bt\x1b");
     assert_eq!((asked(&mut screen), screen.focus.clone()), (None, Focus::List));
     press(&mut screen, "t6x");
-    assert_eq!((asked(&mut screen), screen.focus.clone()), (None, Focus::Span), "there is no such span");
+    assert_eq!(
+        (asked(&mut screen), screen.focus.clone()),
+        (None, Focus::Span(Box::new(Focus::List))),
+        "there is no such span"
+    );
 }
 
 fn answer_late(screen: &mut Screen, look: Look) {
@@ -241,15 +245,50 @@ fn a_row_of_a_time_that_has_passed_is_asked_of_that_time() {
 }
 
 #[test]
-fn a_time_is_chosen_in_the_list_and_not_beside_a_row() {
-    let mut screen = screen();
-    for key in ["<", ">", ",", ".", "t", "⇱", "⇲"] {
-        press(&mut screen, "\n");
+fn another_time_of_a_row_is_chosen_beside_it() {
+    let mut screen = Screen { can_ask: true, ..screen() };
+    press(&mut screen, "\n");
+    let Focus::Detail(row, _) = screen.focus.clone() else { panic!("{:?}", screen.focus) };
+    screen.requests.clear();
+    let past_of_key = |to| Request::PastOfKey { key: row.question(), view: None, to };
+    for keys in ["t3", "<"] {
+        press(&mut screen, keys);
+        assert!(asked(&mut screen).is_some(), "{keys}");
+        answer(&mut screen, Ok(past()));
+        assert_eq!(screen.requests, [past_of_key(Some(past().union.window.end))], "{keys}");
+        assert_eq!(screen.focus, Focus::Detail(row.clone(), 0), "{keys}");
         screen.requests.clear();
+    }
+    press(&mut screen, "⇲");
+    let of_now = Request::Key { key: row.question(), is_open: false };
+    assert_eq!((screen.requests.clone(), screen.past().is_none()), (vec![of_now, past_of_key(None)], true));
+    press(&mut screen, "t\x1b");
+    assert_eq!(screen.focus, Focus::Detail(row, 0));
+}
+
+#[test]
+fn where_the_history_begins_is_told_in_the_time_format_of_the_screen() {
+    let mut screen = screen();
+    press(&mut screen, "<");
+    let mut first = past();
+    first.history.reaches_back_to.windows = Some(first.union.window.start);
+    answer(&mut screen, Ok(first));
+    press(&mut screen, "<");
+    answer(&mut screen, Err("no window of this time is known: there are some from 2026-11-20T07:50:00Z"));
+    assert_eq!(screen.told.as_deref(), Some("the history begins 07:50:00 UTC"));
+}
+
+#[test]
+fn a_key_that_does_nothing_and_a_switch_say_so() {
+    for (key, told) in [("x", "x is no key here: ? shows all keys"), ("\nx", "x is no key here: ? shows all keys")] {
+        let mut screen = screen();
         press(&mut screen, key);
-        assert!(screen.told.as_ref().is_some_and(|told| told.contains("Esc")), "{key}");
-        assert!(matches!(screen.focus, Focus::Detail(..)) && screen.requests.is_empty(), "{key}");
-        press(&mut screen, "\x1b");
+        assert_eq!(screen.told.as_deref(), Some(told));
+    }
+    let mut screen = Screen::default();
+    for told in ["names on", "names off"] {
+        press(&mut screen, "d");
+        assert!(screen.told.as_ref().is_some_and(|text| text.starts_with(told)), "{:?}", screen.told);
     }
 }
 
