@@ -43,8 +43,8 @@ pub enum Focus {
     Detail(Key, usize),
     /// Which span is shown, and where the choice leads back to.
     Span(Box<Focus>),
-    /// The help.
-    Help,
+    /// The help, and how far it is scrolled.
+    Help(usize),
 }
 
 /// A row as it is shown.

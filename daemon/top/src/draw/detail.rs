@@ -12,7 +12,7 @@ use super::{
 use crate::{
     key::Key,
     list::{Amount, amount},
-    screen::Screen,
+    screen::{Focus, Screen},
     source::KeyDetails,
     text::{clean, right, width},
 };
@@ -50,8 +50,11 @@ pub fn detail(screen: &mut Screen, key: &Key, scrolled: usize, sheet: &mut Sheet
     if screen.past().is_none() {
         lines.extend(known(screen, place));
     }
-    let last = lines.len().saturating_sub(sheet.left());
-    for line in lines.into_iter().skip(scrolled.min(last)) {
+    let first = scrolled.min(lines.len().saturating_sub(sheet.left()));
+    if let Focus::Detail(_, scrolled) = &mut screen.focus {
+        *scrolled = first;
+    }
+    for line in lines.into_iter().skip(first) {
         sheet.line(line);
     }
 }

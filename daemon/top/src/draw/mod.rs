@@ -39,7 +39,7 @@ const KEYS_OF_PAST: &str = "?help  < >  Home oldest  End now  t span  Tab list  
 /// The same of everything about a row.
 const KEYS_OF_DETAIL: &str = "Esc back  ↑ ↓ scroll  < > step back  t span  End now  Space hold  q quit";
 /// The same of the help.
-const KEYS_OF_HELP: &str = "any key: back  q quit";
+const KEYS_OF_HELP: &str = "↑ ↓ scroll  any other key: back  q quit";
 
 /// Draws the screen into an area.
 pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) {
@@ -48,8 +48,11 @@ pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) 
     let told: Vec<_> = screen.told.iter().flat_map(|told| wrapped(&clean(told), sheet.columns())).collect();
     let foot_lines = told.len().clamp(1, lines.max(1));
     head::title(screen, sheet, paint);
-    if screen.focus == Focus::Help {
-        help::help(screen.fleet.is_some(), sheet, paint);
+    if let Focus::Help(scrolled) = screen.focus {
+        let height = sheet.left().saturating_sub(foot_lines) as u16;
+        let below = Rect { y: area.y + (lines - sheet.left()) as u16, height, ..area };
+        let first = help::help(screen.fleet.is_some(), scrolled, &mut Sheet::new(buffer, below), paint);
+        screen.focus = Focus::Help(first);
     } else {
         head::interfaces(screen, sheet, paint, (lines / LINES_PER_INTERFACE).max(1));
         head::trust(screen, sheet, paint);
@@ -148,7 +151,7 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
             Piece::new(format!("   {}", clean(why)), paint.alarm()),
         ]),
         Focus::Detail(..) => keys(KEYS_OF_DETAIL),
-        Focus::Help => keys(KEYS_OF_HELP),
+        Focus::Help(_) => keys(KEYS_OF_HELP),
         Focus::List if screen.filter.is_empty() && screen.past().is_some() => keys(KEYS_OF_PAST),
         Focus::List if screen.filter.is_empty() && screen.fleet.is_some() => keys(KEYS_OF_FLEET),
         Focus::List if screen.filter.is_empty() => keys(KEYS),

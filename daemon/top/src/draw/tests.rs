@@ -108,6 +108,37 @@ fn the_screen_is_complete_in_80_columns_and_better_in_160() {
 }
 
 #[test]
+fn the_help_scrolls_to_its_end_and_covers_no_line() {
+    let mut screen = busy();
+    press(&mut screen, "?");
+    let whole = text(&mut screen, (80, 60));
+    let whole: Vec<&str> = whole.lines().skip(1).collect();
+    for word in
+        ["every packet", "attached 2/2", "exact", "at least", "src, dst, flows", "new", "share", "floods", "scans"]
+    {
+        assert!(whole.iter().any(|line| line.starts_with(&format!("  {word}"))), "{word}");
+    }
+    let last = whole.iter().rfind(|line| line.starts_with("  ")).unwrap();
+    for lines in [24, 16, 6] {
+        let mut seen = Vec::new();
+        for _ in 0..60 {
+            let shown = text(&mut screen, (80, lines));
+            let shown: Vec<&str> = shown.lines().collect();
+            assert_eq!(shown[shown.len() - 1], "↑ ↓ scroll  any other key: back  q quit");
+            let middle = &shown[1..shown.len() - 1];
+            assert!(middle.iter().all(|line| whole.contains(line)), "{shown:?}");
+            seen.extend(middle.iter().map(|line| (*line).to_owned()));
+            press(&mut screen, "↓");
+        }
+        assert!(seen.iter().any(|line| line == last), "{last} is not in {lines} lines");
+        let end = text(&mut screen, (80, lines));
+        press(&mut screen, "↑");
+        assert_ne!(text(&mut screen, (80, lines)), end, "the first key up scrolls");
+        press(&mut screen, "x?");
+    }
+}
+
+#[test]
 fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
     let mut screen = busy();
     screen.can_ask = true;

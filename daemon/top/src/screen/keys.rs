@@ -17,6 +17,18 @@ const FILTER_MAX: usize = 200;
 /// How many rows a page key moves.
 const PAGE: usize = 10;
 
+/// Scrolls with the keys for that. Returns whether this is one of them.
+fn scroll(scrolled: &mut usize, code: KeyCode) -> bool {
+    *scrolled = match code {
+        KeyCode::Up | KeyCode::Char('k') => scrolled.saturating_sub(1),
+        KeyCode::Down | KeyCode::Char('j') => *scrolled + 1,
+        KeyCode::PageUp => scrolled.saturating_sub(PAGE),
+        KeyCode::PageDown => *scrolled + PAGE,
+        _ => return false,
+    };
+    true
+}
+
 impl Screen {
     /// Handles a key.
     pub fn press(&mut self, key: KeyEvent) -> Effect {
@@ -39,16 +51,15 @@ impl Screen {
                 let before = std::mem::take(&mut **before);
                 self.choose_span(before, key.code)
             }
-            Focus::Help => {
-                self.focus = Focus::List;
+            Focus::Help(scrolled) => {
+                if !scroll(scrolled, key.code) {
+                    self.focus = Focus::List;
+                }
                 if key.code == KeyCode::Char('q') { Effect::Quit } else { Effect::Draw }
             }
             Focus::Detail(_, scrolled) => {
                 match key.code {
-                    KeyCode::Up | KeyCode::Char('k') => *scrolled = scrolled.saturating_sub(1),
-                    KeyCode::Down | KeyCode::Char('j') => *scrolled += 1,
-                    KeyCode::PageUp => *scrolled = scrolled.saturating_sub(PAGE),
-                    KeyCode::PageDown => *scrolled += PAGE,
+                    code if scroll(scrolled, code) => {}
                     KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.focus = Focus::List,
                     code => return self.press_anywhere(code),
                 }
@@ -81,7 +92,7 @@ impl Screen {
     fn press_anywhere(&mut self, code: KeyCode) -> Effect {
         match code {
             KeyCode::Char('q') => return Effect::Quit,
-            KeyCode::Char('?' | 'h') => self.focus = Focus::Help,
+            KeyCode::Char('?' | 'h') => self.focus = Focus::Help(0),
             KeyCode::Char('<' | ',') => self.step_back(),
             KeyCode::Char('>' | '.') => self.step_forth(),
             KeyCode::Home => self.look(Look::Oldest(self.length())),

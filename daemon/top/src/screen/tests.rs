@@ -349,7 +349,7 @@ fn all_usual_keys_end_the_program() {
         assert_eq!(press(&mut screen(), keys), Effect::Quit, "{keys:?}");
     }
     let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    for focus in [Focus::List, Focus::Filter(String::new(), None), Focus::Help] {
+    for focus in [Focus::List, Focus::Filter(String::new(), None), Focus::Help(0)] {
         let mut screen = Screen { focus, ..screen() };
         assert_eq!(screen.press(control), Effect::Quit);
     }
