@@ -239,13 +239,10 @@ impl Screen {
                 }
                 self.past = Some((look, past));
                 if is_same {
-                    self.select(selected.as_ref())
-                } else {
-                    self.select_first()
+                    return self.select(selected.as_ref());
                 }
-                if !is_same {
-                    self.ask_about_row();
-                }
+                self.select_first();
+                self.ask_about_row();
             }
             Err(why) => {
                 let began = self.past().and_then(|past| past.history.reaches_back_to.windows);

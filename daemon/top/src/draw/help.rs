@@ -46,7 +46,7 @@ const READING: [(&str, &str, For); 27] = [
     ("scans, ports", "sources with the most different destinations, or their ports", For::All),
     ("kept, lost", "packets that are in the lists, and that are not", For::All),
     ("every packet", "weir looks at each one; sample 1/4: at one in four", For::One),
-    ("attached 2/2", "interfaces on which weir sees packets, of all that are configured", For::One),
+    ("attached 2/2", "interfaces where weir sees packets, of all configured ones", For::One),
     ("coverage", "packets that weir saw, per packet that the interface counted", For::One),
     ("BLIND", "how long weir saw nothing", For::One),
     ("routers", "whose reports are in this window, of all that are known", For::Fleets),
