@@ -53,7 +53,7 @@ const READING: [(&str, &str, For); 27] = [
     ("missing, late …", "reports since the first one that was read", For::Fleets),
     ("!", "weir does not see all packets of this interface", For::One),
     ("!", "this router is late, or has no report in this window", For::Fleets),
-    ("sparklines", "one column a second, report or step, last one right; · not known", For::All),
+    ("sparklines", "a column a second, report or step, the last right; · not known", For::All),
 ];
 
 /// Which screens a line of the help is for.
