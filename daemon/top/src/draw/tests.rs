@@ -227,7 +227,7 @@ fn a_time_that_has_passed_is_shown_as_such() {
     gap.union.missing = vec![Gap { start: earlier(start, 3580), end: start }];
     gap.history.reaches_back_to.windows = Some(start);
     for (look, now, parts) in [
-        (Look::Last(3600), later(end, 9), ["1 h to 07:50:20 UTC", "history begins 07:50:00 UTC"]),
+        (Look::Last(3600), later(end, 9), ["20 s of 1 h to 07:50:20 UTC", "history begins 07:50:00 UTC"]),
         (Look::Last(5), later(end, 86_400), ["20 s to 2026-11-20 07:50:20 UTC", "begins 2026-11-20 07:50:00 UTC"]),
         (Look::WindowBefore(end), later(end, 9), ["07:50:00 – 07:50:20 UTC", "history begins 07:50:00 UTC"]),
     ] {
@@ -246,6 +246,7 @@ fn a_time_that_has_passed_is_shown_as_such() {
     );
     press(&mut screen, "t");
     assert!(text(&mut screen, (80, 24)).contains("the last:  1 = 1m  2 = 5m  3 = 20m  4 = 1h  5 = 24h   0 = now"));
+    assert!(text(&mut screen, (40, 10)).contains("1=1m 2=5m 3=20m 4=1h 5=24h  0=now"));
 }
 
 #[test]
@@ -486,6 +487,10 @@ fn the_open_window_is_shown_and_named_once_it_is_a_second_old() {
     press(&mut screen, "1w");
     let last = text(&mut screen, (80, 24));
     assert!(last.contains("08:00:00 – 08:00:10 UTC  3 s ago") && last.contains("241.7 Mbit/s"), "{last}");
+    assert!(
+        last.lines().next().unwrap().ends_with("3 s ago  last window"),
+        "a window that has ended is not live:\n{last}"
+    );
     press(&mut screen, "w");
     screen.can_ask = true;
     press(&mut screen, "\n");
