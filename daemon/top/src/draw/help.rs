@@ -4,6 +4,10 @@ use super::{
     paint::Paint,
     sheet::{Piece, Sheet},
 };
+use crate::text::{left, wrapped};
+
+/// The columns of a key or word.
+const WORD: usize = 15;
 
 /// A key and its action; whether there is one for fleets, too.
 type Does = (&'static str, &'static str, bool);
@@ -66,14 +70,22 @@ enum For {
 
 /// Draws the help, starting with line `scrolled`. Returns the line with which it starts.
 pub fn help(is_fleet: bool, scrolled: usize, sheet: &mut Sheet<'_>, paint: Paint) -> usize {
-    let row = |key: &str, does: &'static str| {
-        vec![Piece::new(format!("  {key:<15}"), paint.strong()), Piece::new(does, paint.plain())]
-    };
+    let mut rows: Vec<(&str, &str)> = Vec::new();
     let keys = KEYS.into_iter().filter(|(.., is_for_fleets)| *is_for_fleets || !is_fleet);
-    let mut lines: Vec<Vec<Piece>> = keys.map(|(key, does, _)| row(key, does)).collect();
-    lines.push(Vec::new());
+    rows.extend(keys.map(|(key, does, _)| (key, does)));
+    rows.push(("", ""));
     let other = if is_fleet { For::One } else { For::Fleets };
-    lines.extend(READING.into_iter().filter(|(.., of)| *of != other).map(|(word, means, _)| row(word, means)));
+    rows.extend(READING.into_iter().filter(|(.., of)| *of != other).map(|(word, means, _)| (word, means)));
+    let room = sheet.columns().saturating_sub(WORD + 2);
+    let lines: Vec<_> = rows
+        .into_iter()
+        .flat_map(|(word, means)| {
+            wrapped(means, room).into_iter().enumerate().map(move |(nth, part)| {
+                let word = if nth == 0 { word } else { "" };
+                [Piece::new(format!("  {}", left(word, WORD)), paint.strong()), Piece::new(part, paint.plain())]
+            })
+        })
+        .collect();
     let first = scrolled.min(lines.len().saturating_sub(sheet.left()));
     for line in lines.into_iter().skip(first) {
         sheet.line(line);

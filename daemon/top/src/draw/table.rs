@@ -178,19 +178,19 @@ impl Columns {
         let room = room(share, bar);
         let mut key = key.min(room);
         let mut left = room - key;
-        let mut optional = |columns: usize| {
-            let takes = if columns > 0 && left >= columns + GAP { columns } else { 0 };
-            left -= with(takes);
+        let optional = |columns: usize, left: &mut usize| {
+            let takes = if columns > 0 && *left >= columns + GAP { columns } else { 0 };
+            *left -= with(takes);
             takes
         };
         let [of_amount, of_other] = if is_counted { [0, 0] } else { [AMOUNT, RATE] };
         // A span is asked for an amount, and now for a rate.
-        let first = optional(if is_past { of_amount } else { 0 });
-        let bounds = optional(BOUNDS);
-        let other = optional(if bounds > 0 { of_other } else { 0 });
-        let amount = if is_past { first } else { optional(of_amount) };
+        let amount = optional(if is_past { of_amount } else { 0 }, &mut left);
+        let bounds = optional(BOUNDS, &mut left);
+        let other = optional(if bounds > 0 { of_other } else { 0 }, &mut left);
         let more = caption.saturating_sub(key).min(left);
         (key, left) = (key + more, left - more);
+        let amount = if is_past { amount } else { optional(of_amount, &mut left) };
         let bar = if bar == 0 { 0 } else { (bar + left).min(BAR_MAX) };
         Self { key, is_folded, bounds, amount, other, share, bar }
     }
