@@ -47,6 +47,16 @@ pub enum Focus {
     Help(usize),
 }
 
+impl Focus {
+    /// What is drawn above the menu of spans.
+    pub fn behind(&self) -> &Self {
+        match self {
+            Self::Span(before) => before,
+            focus => focus,
+        }
+    }
+}
+
 /// A row as it is shown.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -165,13 +175,13 @@ impl Screen {
                 self.select(selected.as_ref());
             }
             Update::KeyDetails(known) => {
-                if matches!(&self.focus, Focus::Detail(key, _) if key.question() == known.key) {
+                if matches!(self.focus.behind(), Focus::Detail(key, _) if key.question() == known.key) {
                     self.known = Some(known);
                 }
             }
             Update::Past(look, past) => self.show_past(look, past),
             Update::PastOfKey(key, past) => {
-                if matches!(&self.focus, Focus::Detail(of, _) if of.question() == key) {
+                if matches!(self.focus.behind(), Focus::Detail(of, _) if of.question() == key) {
                     self.past_of_key = Some(past);
                 }
             }

@@ -57,7 +57,7 @@ pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) 
         head::interfaces(screen, sheet, paint, (lines / LINES_PER_INTERFACE).max(1));
         head::trust(screen, sheet, paint);
         head::trouble(&head::troubles(screen), sheet, paint);
-        if lines >= LINES_OF_DETAIL || !matches!(behind(&screen.focus), Focus::Detail(..)) {
+        if lines >= LINES_OF_DETAIL || !matches!(screen.focus.behind(), Focus::Detail(..)) {
             counts(screen, sheet, paint, (lines / LINES_PER_ALERT).max(1));
         }
         let height = sheet.left().saturating_sub(foot_lines) as u16;
@@ -94,16 +94,8 @@ fn counts(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, alerts: usize) {
     }
 }
 
-/// What is drawn above the menu of spans.
-fn behind(focus: &Focus) -> &Focus {
-    match focus {
-        Focus::Span(before) => before,
-        focus => focus,
-    }
-}
-
 fn body(screen: &mut Screen, sheet: &mut Sheet<'_>, paint: Paint) {
-    if let Focus::Detail(key, scrolled) = behind(&screen.focus).clone() {
+    if let Focus::Detail(key, scrolled) = screen.focus.behind().clone() {
         return detail::detail(screen, &key, scrolled, sheet, paint);
     }
     let (lists, nth) = screen.lists();

@@ -196,7 +196,7 @@ impl Screen {
     /// Asks about the row of the detail view, at the time that is shown.
     pub(super) fn ask_about_row(&mut self) {
         let (lists, nth) = self.lists();
-        let (Focus::Detail(row, _), Some(list)) = (&self.focus, lists.get(nth)) else { return };
+        let (Focus::Detail(row, _), Some(list)) = (self.focus.behind(), lists.get(nth)) else { return };
         let (key, to) = (row.question(), self.past().map(|past| past.union.window.end));
         if self.can_ask && to.is_none() {
             self.requests.push(Request::Key { key: key.clone(), is_open: list.is_open });

@@ -262,7 +262,11 @@ fn another_time_of_a_row_is_chosen_beside_it() {
     press(&mut screen, "⇲");
     let of_now = Request::Key { key: row.question(), is_open: false };
     assert_eq!((screen.requests.clone(), screen.past().is_none()), (vec![of_now, past_of_key(None)], true));
-    press(&mut screen, "t\x1b");
+    // An answer that comes while the menu of spans is open is taken.
+    press(&mut screen, "t");
+    screen.take(Update::PastOfKey(row.question(), Err("none".to_owned())));
+    assert!(screen.past_of_key.is_some());
+    press(&mut screen, "\x1b");
     assert_eq!(screen.focus, Focus::Detail(row, 0));
 }
 
