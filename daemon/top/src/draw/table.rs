@@ -190,7 +190,7 @@ impl Columns {
         let other = optional(if bounds > 0 { of_other } else { 0 }, &mut left);
         let more = caption.saturating_sub(key).min(left);
         (key, left) = (key + more, left - more);
-        let amount = if is_past { amount } else { optional(of_amount, &mut left) };
+        let amount = if is_past || bounds == 0 { amount } else { optional(of_amount, &mut left) };
         let bar = if bar == 0 { 0 } else { (bar + left).min(BAR_MAX) };
         Self { key, is_folded, bounds, amount, other, share, bar }
     }

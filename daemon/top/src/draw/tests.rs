@@ -310,6 +310,15 @@ fn a_narrow_screen_has_no_bar_and_then_no_share_but_always_the_key() {
 }
 
 #[test]
+fn now_an_amount_never_takes_the_place_of_the_bounds() {
+    for columns in 60..140 {
+        let shown = text(&mut busy(), (columns, 24));
+        let head = shown.lines().find(|line| line.contains("by bytes")).unwrap();
+        assert!(!head.contains("  bytes") || head.contains("bounds"), "{head}");
+    }
+}
+
+#[test]
 fn a_line_that_is_cut_says_so_and_the_last_key_quits() {
     let area = ratatui::layout::Rect::new(0, 0, 8, 2);
     let mut buffer = Buffer::empty(area);
