@@ -18,7 +18,7 @@ const TOP_KEYS: &str = "\
 Keys:
   1 to 9, 0, Tab    choose a list; arrows choose a row
   Enter             everything about the row
-  /                 filter: host:192.0.2.7 net:10.0.0.0/8 port:443 proto:udp, or a text
+  /                 filter: host:192.0.2.7 net:10.0.0.0/8 port:443 proto:udp
   b, p              order by bytes, by packets
   <, >              an earlier, a later time; End is now
   t                 a span: the last 1m, 5m, 20m, 1h or 24h
@@ -446,6 +446,11 @@ fn windows(text: &str) -> Result<Windows, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_line_of_the_keys_is_wrapped_in_80_columns() {
+        assert!(TOP_KEYS.lines().all(|line| line.chars().count() < 80), "{TOP_KEYS}");
+    }
 
     #[test]
     fn times_are_in_utc_or_have_an_offset() {
