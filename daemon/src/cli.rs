@@ -13,11 +13,18 @@ use crate::replay::Windows;
 /// The last line of the help.
 const OTHER_COMMANDS: &str = "Any other COMMAND runs the program weir-COMMAND, from beside weir or from PATH.";
 
-/// The keys of `weir top`.
+/// The keys of `weir top`. No line is wrapped in 80 columns.
 const TOP_KEYS: &str = "\
-Keys: 1 to 9, 0 and Tab choose a list, arrows a row; Enter shows everything about the row; / filters (host: port: net:
-proto:); b and p order by bytes or packets; < and > step back in time and forth, t chooses a span, End is now; w shows
-the last window or the open one; d shows names by reverse DNS; Space holds; ? helps; q leaves.";
+Keys:
+  1 to 9, 0, Tab    choose a list; arrows choose a row
+  Enter             everything about the row
+  /                 filter: host:192.0.2.7 net:10.0.0.0/8 port:443 proto:udp
+  b, p              order by bytes, by packets
+  <, >              an earlier, a later time; End is now
+  t                 a span: the last 1m, 5m, 20m, 1h or 24h
+  w                 the last window, or the open one
+  d                 names of addresses by reverse DNS
+  Space, ?, q       hold the screen, show the help, quit";
 
 /// Packet analytics for routers: exact accounting of every packet, fixed memory, error bounds on every estimate.
 #[derive(Debug, Parser)]
@@ -439,6 +446,11 @@ fn windows(text: &str) -> Result<Windows, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_line_of_the_keys_is_wrapped_in_80_columns() {
+        assert!(TOP_KEYS.lines().all(|line| line.chars().count() < 80), "{TOP_KEYS}");
+    }
 
     #[test]
     fn times_are_in_utc_or_have_an_offset() {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use weir_config::names::prefix::Prefix;
+use weir_config::names::{prefix::Prefix, services::service_name};
 
 use crate::key::Key;
 
@@ -17,10 +17,28 @@ pub struct Filter(Vec<Condition>);
 enum Condition {
     Host(IpAddr),
     Net(Prefix),
-    Port(u16),
+    Port(Port),
     Proto(String),
     /// A part of the row's text, in lower case.
     Text(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Port {
+    Number(u16),
+    /// The name of a service, as the rows show it.
+    Name(String),
+}
+
+impl Port {
+    /// A number, or a name that any port has.
+    fn parse(text: &str) -> Option<Self> {
+        if let Ok(number) = text.parse() {
+            return Some(Self::Number(number));
+        }
+        let is_name = |port| service_name(None, port).is_some_and(|name| name.eq_ignore_ascii_case(text));
+        (0..=u16::MAX).any(is_name).then(|| Self::Name(text.to_owned()))
+    }
 }
 
 impl Filter {
@@ -46,20 +64,18 @@ impl Filter {
 
 impl Condition {
     fn parse(text: &str) -> Result<Self, String> {
-        // An IPv6 address also has colons.
-        let Some((word, value)) = text.split_once(':').filter(|(word, _)| word.chars().all(char::is_alphabetic)) else {
-            return Ok(Self::Text(text.to_lowercase()));
+        // An IPv6 address also has colons. `weir ask` has `=`.
+        let split = text.split_once([':', '=']).filter(|(word, _)| word.chars().all(char::is_alphabetic));
+        let Some((word, value)) = split else { return Ok(Self::Text(text.to_lowercase())) };
+        let not = |what: &str| match value {
+            "" => format!("{word}: has no value: write {what}"),
+            _ => format!("{value:?} is not {what}"),
         };
         match word {
-            "host" => value
-                .parse()
-                .map(Self::Host)
-                .map_err(|_| format!("{value:?} is no address: write all of it, or {value} alone")),
-            "net" => value.parse().map(Self::Net).map_err(|_| format!("{value:?} is no network, such as 10.0.0.0/8")),
-            "port" => value
-                .parse()
-                .map(Self::Port)
-                .map_err(|_| format!("{value:?} is no port: write its number, or {value} alone")),
+            "host" => value.parse().map(Self::Host).map_err(|_| not("an address, such as 192.0.2.7")),
+            "net" => value.parse().map(Self::Net).map_err(|_| not("a network, such as 10.0.0.0/8")),
+            "port" => Port::parse(value).map(Self::Port).ok_or_else(|| not("a port, such as 443 or https")),
+            "proto" if value.is_empty() => Err(not("a protocol, such as udp")),
             "proto" => Ok(Self::Proto(value.to_lowercase())),
             // A part of an IPv6 address.
             word if word.chars().all(|letter| letter.is_ascii_hexdigit()) => Ok(Self::Text(text.to_lowercase())),
@@ -71,7 +87,10 @@ impl Condition {
         match self {
             Self::Host(host) => key.networks().any(|network| network.contains(*host)),
             Self::Net(net) => key.networks().any(|one| net.contains(one.first()) && net.contains(one.last())),
-            Self::Port(port) => key.ports().any(|one| one == *port),
+            Self::Port(Port::Number(port)) => key.ports().any(|one| one == *port),
+            Self::Port(Port::Name(name)) => {
+                key.ports().any(|port| service_name(key.proto(), port).is_some_and(|of| of.eq_ignore_ascii_case(name)))
+            }
             Self::Proto(proto) => key.proto() == Some(proto),
             Self::Text(text) => shown.to_lowercase().contains(text),
         }
@@ -101,6 +120,10 @@ mod tests {
             ("net:2001:db8::/32 proto:TCP", true, false),
             ("port:443 proto:udp", false, false),
             ("port:51000 HTTPS", true, false),
+            ("port:https", true, false),
+            ("port=HTTPS proto=tcp", true, false),
+            ("port:domain", false, false),
+            ("host=192.0.2.7", true, true),
             ("db8::", true, false),
             ("2001:db8::1", true, false),
         ] {
@@ -113,9 +136,12 @@ mod tests {
     #[test]
     fn the_error_names_the_wrong_condition() {
         for (text, why) in [
-            ("port:https", "\"https\" is no port: write its number, or https alone"),
-            ("host:10.9", "\"10.9\" is no address: write all of it, or 10.9 alone"),
-            ("net:10", "\"10\" is no network, such as 10.0.0.0/8"),
+            ("port:99999", "\"99999\" is not a port, such as 443 or https"),
+            ("port:nonsense", "\"nonsense\" is not a port, such as 443 or https"),
+            ("host:10.9", "\"10.9\" is not an address, such as 192.0.2.7"),
+            ("host=", "host: has no value: write an address, such as 192.0.2.7"),
+            ("net:10", "\"10\" is not a network, such as 10.0.0.0/8"),
+            ("proto:", "proto: has no value: write a protocol, such as udp"),
             ("src:10.0.0.1", "\"src\" is not one of host: port: net: proto:"),
         ] {
             assert_eq!(Filter::parse(text), Err(why.to_owned()));

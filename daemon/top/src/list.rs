@@ -78,6 +78,19 @@ impl Amount {
     }
 }
 
+impl List {
+    /// What its numbers are of, if its name does not say that.
+    pub fn note(&self) -> Option<&'static str> {
+        Some(match self.name.as_str() {
+            "source nets" | "destination nets" => "what unlisted hosts have: without those in the lists of hosts",
+            "floods" => "destinations with the most sources: busy servers are here, too",
+            "scans" => "sources with the most destinations: busy clients are here, too",
+            "ports" => "sources with the most ports of destinations: busy clients are here, too",
+            _ => return None,
+        })
+    }
+}
+
 /// What all lists of a window have in common.
 #[derive(Clone, Copy)]
 struct OfWindow {
@@ -114,7 +127,7 @@ pub fn lists(report: &Report, by: By) -> Vec<List> {
 /// Lists whose counts are of single windows.
 const NOT_SUMMED: [&str; 5] = ["source nets", "destination nets", "floods", "scans", "ports"];
 /// Why the history does not have them.
-const WHY_NOT_SUMMED: &str = "only in the report of each window: these counts cannot be added up";
+const WHY_NOT_SUMMED: &str = "not kept in the history: only of the last window (End, then w)";
 
 /// All lists of several windows together, in the places that those of a report have.
 pub fn of_union(union: &Union, by: By) -> Vec<List> {
@@ -266,6 +279,17 @@ pub fn amount(row: &Row) -> Option<Amount> {
     }
 }
 
+/// How far the true number may be from the estimate: `exact`, `+` and `-` in one direction, `±` in both.
+pub fn away(estimate: &Estimate, text: impl Fn(u64) -> String) -> String {
+    let Estimate { value, lower, upper, sampled: _ } = *estimate;
+    match (value.saturating_sub(lower), upper.saturating_sub(value)) {
+        (0, 0) => "exact".to_owned(),
+        (0, up) => format!("+{}", text(up)),
+        (down, 0) => format!("-{}", text(down)),
+        (down, up) => format!("±{}", text(down.max(up))),
+    }
+}
+
 impl Entry {
     /// A row that certainly has this rank.
     pub const fn new(rank: u32, key: Key, amount: Amount) -> Self {
@@ -280,6 +304,16 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_has_two_signs_only_in_two_directions() {
+        for (value, lower, upper, text) in
+            [(5, 5, 5, "exact"), (5, 5, 9, "+4"), (5, 2, 5, "-3"), (5, 4, 8, "±3"), (0, 0, 7, "+7")]
+        {
+            let estimate = Estimate { value, lower, upper, sampled: None };
+            assert_eq!(away(&estimate, |number| number.to_string()), text);
+        }
+    }
 
     #[test]
     fn every_list_of_the_report_is_shown_with_its_rows_in_order() {

@@ -12,13 +12,21 @@ use super::{
 use crate::{
     key::Key,
     list::{Amount, amount},
-    screen::Screen,
+    screen::{Focus, Screen},
     source::KeyDetails,
-    text::{clean, fit, right},
+    text::{clean, right, width},
 };
 
-/// The columns of a number.
+/// Lines of pieces.
+type Lines = Vec<Vec<Piece>>;
+
+/// The columns of a number, and of its bounds.
 const NUMBER: usize = 13;
+/// The columns of an amount, and of a share.
+const AMOUNT: usize = 10;
+const SHARE: usize = 9;
+/// The blanks before what goes on in another line.
+const INDENT: usize = 6;
 /// From so many lines on, the hour takes more of them.
 const TALL: usize = 20;
 /// The lists of which peers and ports are taken.
@@ -33,22 +41,26 @@ pub fn detail(screen: &mut Screen, key: &Key, scrolled: usize, sheet: &mut Sheet
     sheet.line([Piece::new(title, paint.strong()), Piece::new(name, paint.plain())]);
     let is_tall = sheet.left() >= TALL;
     let mut lines = hour::hour(screen.past_of_key.as_ref(), screen.by, is_tall, paint);
-    let peers = peers(screen, key, paint);
+    let place = (sheet.columns(), paint);
+    let peers = peers(screen, key, place);
     let has_peers = !peers.is_empty();
     lines.extend(peers);
-    lines.extend(ports(screen, key, paint));
-    lines.extend(in_lists(screen, key, has_peers, paint));
+    lines.extend(ports(screen, key, place));
+    lines.extend(in_lists(screen, key, has_peers, place));
     if screen.past().is_none() {
-        lines.extend(known(screen, paint));
+        lines.extend(known(screen, place));
     }
-    let last = lines.len().saturating_sub(sheet.left());
-    for line in lines.into_iter().skip(scrolled.min(last)) {
+    let first = scrolled.min(lines.len().saturating_sub(sheet.left()));
+    if let Focus::Detail(_, scrolled) = &mut screen.focus {
+        *scrolled = first;
+    }
+    for line in lines.into_iter().skip(first) {
         sheet.line(line);
     }
 }
 
 /// Those that the pairs have with a host.
-fn peers(screen: &mut Screen, key: &Key, paint: Paint) -> Vec<Vec<Piece>> {
+fn peers(screen: &mut Screen, key: &Key, place: (usize, Paint)) -> Lines {
     let (lists, _) = screen.lists();
     let (Some(host), Some(list)) = (key.host(), lists.iter().find(|list| list.name == PAIRS)) else {
         return Vec::new();
@@ -57,18 +69,18 @@ fn peers(screen: &mut Screen, key: &Key, paint: Paint) -> Vec<Vec<Piece>> {
     let mut lines = Vec::new();
     for entry in &list.entries {
         let Some([src, dst]) = entry.key.ends() else { continue };
-        let (arrow, peer) = if src == host { ("to", dst) } else { ("from", src) };
+        let (arrow, peer) = if src == host { ("to  ", dst) } else { ("from", src) };
         if src != host && dst != host {
             continue;
         }
         let name = screen.names.of(peer).map_or_else(String::new, |name| format!("  {}", clean(name)));
-        lines.push(row(&measure, entry.amount, arrow, 5, format!("{peer}{name}"), paint));
+        lines.extend(row(&measure, entry.amount, arrow, vec![format!("{peer}{name}")], place));
     }
-    captioned("peers, of those in the list of pairs", lines, paint)
+    captioned("peers, of those in the list of pairs", lines, place.1)
 }
 
 /// The ports of the listed flows of a key: what those have together at least.
-fn ports(screen: &Screen, key: &Key, paint: Paint) -> Vec<Vec<Piece>> {
+fn ports(screen: &Screen, key: &Key, (columns, paint): (usize, Paint)) -> Lines {
     let (lists, _) = screen.lists();
     let Some(list) = lists.iter().find(|list| list.name == FLOWS) else { return Vec::new() };
     let measure = Measure::new(list, screen.by);
@@ -81,18 +93,19 @@ fn ports(screen: &Screen, key: &Key, paint: Paint) -> Vec<Vec<Piece>> {
         }
     }
     all.sort_by_key(|(_, least, _)| std::cmp::Reverse(*least));
-    let lines = all.into_iter().map(|(service, least, flows)| {
-        let flows = if flows == 1 { "1 flow".to_owned() } else { format!("{flows} flows") };
-        vec![
-            Piece::new(format!("  at least {}", right(&measure.text(least), NUMBER)), paint.strong()),
-            Piece::new(format!("  {}", service.show(&|address| address.to_string()).join(" ")), paint.plain()),
-            Piece::new(format!("  {flows}"), paint.faint()),
-        ]
+    let lines = all.into_iter().flat_map(|(service, least, flows)| {
+        let flows = match flows {
+            1 => "1 flow".to_owned(),
+            flows => format!("{flows} flows, each in one direction"),
+        };
+        let least = Piece::new(format!("  at least {}", right(&measure.text(least), NUMBER)), paint.strong());
+        let service = service.show(&|address| address.to_string()).join(" ");
+        folded(vec![least], vec![Piece::new(service, paint.plain()), Piece::new(flows, paint.faint())], columns)
     });
     captioned("ports, of those in the list of flows", lines.collect(), paint)
 }
 
-fn captioned(caption: &str, mut lines: Vec<Vec<Piece>>, paint: Paint) -> Vec<Vec<Piece>> {
+fn captioned(caption: &str, mut lines: Lines, paint: Paint) -> Lines {
     if !lines.is_empty() {
         lines.insert(0, vec![Piece::new(caption, paint.faint())]);
     }
@@ -100,35 +113,70 @@ fn captioned(caption: &str, mut lines: Vec<Vec<Piece>>, paint: Paint) -> Vec<Vec
 }
 
 /// All rows of all lists that have to do with the key, except those that are shown as peers.
-fn in_lists(screen: &mut Screen, key: &Key, has_peers: bool, paint: Paint) -> Vec<Vec<Piece>> {
+fn in_lists(screen: &mut Screen, key: &Key, has_peers: bool, place: (usize, Paint)) -> Lines {
     let (lists, _) = screen.lists();
-    let mut lines = Vec::new();
-    for list in lists.iter().filter(|list| !(has_peers && list.name == PAIRS)) {
-        let measure = Measure::new(list, screen.by);
-        for entry in list.entries.iter().filter(|entry| is_related(key, &entry.key)) {
-            let shown = screen.named(&entry.key).join(" ");
-            lines.push(row(&measure, entry.amount, &list.name, 24, shown, paint));
-        }
-    }
-    let window = match (screen.past(), screen.open()) {
-        (Some(_), _) => "this time",
-        (None, Some(_)) => "the open window so far",
-        (None, None) => "this window",
+    let windows: &[(bool, &str)] = match (screen.past(), screen.open()) {
+        (Some(_), _) => &[(false, "this time")],
+        // Some lists exist only when a window has ended.
+        (None, Some(_)) => &[(true, "the open window so far"), (false, "the last window")],
+        (None, None) => &[(false, "this window")],
     };
-    lines.insert(0, vec![Piece::new(format!("in the lists of {window}"), paint.faint())]);
+    let mut lines = Vec::new();
+    for (is_open, window) in windows {
+        let mut rows = Vec::new();
+        for list in lists.iter().filter(|list| list.is_open == *is_open && !(has_peers && list.name == PAIRS)) {
+            let measure = Measure::new(list, screen.by);
+            for entry in list.entries.iter().filter(|entry| is_related(key, &entry.key)) {
+                let key = screen.named(&entry.key);
+                let whose = if list.name.ends_with(" nets") { ", unlisted hosts" } else { "" };
+                rows.extend(row(&measure, entry.amount, &format!("{}{whose}", list.name), key, place));
+            }
+        }
+        lines.extend(captioned(&format!("in the lists of {window}"), rows, place.1));
+    }
     lines
 }
 
-/// A row with the name of its list, or what else says which one it is.
-fn row(measure: &Measure<'_>, amount: Amount, of: &str, columns: usize, shown: String, paint: Paint) -> Vec<Piece> {
+/// A row: its numbers, and after them its list, or what else says which one it is, and its key. What does not fit beside
+/// the numbers goes on in the next lines.
+fn row(measure: &Measure<'_>, amount: Amount, of: &str, key: Vec<String>, (columns, paint): (usize, Paint)) -> Lines {
     let estimate = amount.of(measure.by);
-    vec![
+    let numbers = [
         Piece::new(format!("  {}", right(&measure.text(estimate.value), NUMBER)), paint.strong()),
-        Piece::new(right(&measure.error(&estimate), NUMBER + 1), paint.faint()),
-        Piece::new(right(&measure.share(amount), 9), paint.plain()),
-        Piece::new(format!("  {} ", fit(&clean(of), columns)), paint.faint()),
-        Piece::new(shown, paint.plain()),
-    ]
+        Piece::new(format!(" {}", right(&measure.bounds(&estimate), NUMBER)), paint.faint()),
+        Piece::new(right(&measure.amount(amount), AMOUNT), paint.plain()),
+        Piece::new(right(&measure.share(amount), SHARE), paint.plain()),
+    ];
+    let mut words = vec![Piece::new(clean(of), paint.faint())];
+    words.extend(key.into_iter().map(|part| Piece::new(part, paint.plain())));
+    folded(numbers.into(), words, columns)
+}
+
+/// Numbers, as many as fit, and words after them. The words go on below if they do not fit.
+fn folded(numbers: Vec<Piece>, words: Vec<Piece>, columns: usize) -> Lines {
+    let (mut line, mut used) = (Vec::new(), 0);
+    for number in numbers {
+        used += width(&number.text);
+        if used <= columns {
+            line.push(number);
+        }
+    }
+    let (mut lines, mut used) = (Vec::new(), used.min(columns));
+    for (nth, word) in words.into_iter().enumerate() {
+        let gap = if nth == 0 { 2 } else { 1 };
+        if used + gap + width(&word.text) > columns && used > INDENT {
+            lines.push(std::mem::take(&mut line));
+            line.push(Piece::new(" ".repeat(INDENT), word.style));
+            used = INDENT;
+        } else {
+            line.push(Piece::new(" ".repeat(gap), word.style));
+            used += gap;
+        }
+        used += width(&word.text);
+        line.push(word);
+    }
+    lines.push(line);
+    lines
 }
 
 /// Whether a row shares an address or the service with the key.
@@ -144,7 +192,7 @@ fn is_related(key: &Key, other: &Key) -> bool {
 }
 
 /// The source's answer.
-fn known(screen: &Screen, paint: Paint) -> Vec<Vec<Piece>> {
+fn known(screen: &Screen, (columns, paint): (usize, Paint)) -> Lines {
     let caption = match screen.fleet {
         Some(_) => "all lists of the fleet, listed there or not",
         None => "all views, listed or not (weir ask)",
@@ -158,9 +206,11 @@ fn known(screen: &Screen, paint: Paint) -> Vec<Vec<Piece>> {
         Some(KeyDetails { rows: Ok(rows), seconds, .. }) => {
             for row in rows {
                 let Some(amount) = amount(row) else { continue };
-                let shown = Key::of_row(&row.key).show(&|address| address.to_string()).join(" ");
-                let view = clean(row.view.as_deref().unwrap_or_default());
-                lines.push(answer(amount, *seconds, format!("  {view}: {shown}"), paint));
+                let mut words = vec![format!("{}:", clean(row.view.as_deref().unwrap_or_default()))];
+                words.extend(Key::of_row(&row.key).show(&|address| address.to_string()));
+                let words = words.into_iter().map(|word| Piece::new(word, paint.plain())).collect();
+                let numbers = Piece::new(format!("  {}", answer(amount, *seconds)), paint.strong());
+                lines.extend(folded(vec![numbers], words, columns));
             }
         }
     }
@@ -168,14 +218,13 @@ fn known(screen: &Screen, paint: Paint) -> Vec<Vec<Piece>> {
 }
 
 /// The bounds of an answer. The true value is between them.
-fn answer(amount: Amount, seconds: f64, shown: String, paint: Paint) -> Vec<Piece> {
+fn answer(amount: Amount, seconds: f64) -> String {
     let seconds = seconds.max(f64::MIN_POSITIVE);
-    let numbers = match amount {
+    match amount {
         Amount::Sums { packets, bytes } => {
             let bits = hour::range(&bytes, |number| scaled(number as f64 * 8.0 / seconds, "bit/s"));
             format!("{bits}, {}", hour::range(&packets, |number| scaled(number as f64 / seconds, "pkt/s")))
         }
         Amount::Count(counted) => hour::range(&counted, count),
-    };
-    vec![Piece::new(format!("  {numbers}"), paint.strong()), Piece::new(shown, paint.plain())]
+    }
 }

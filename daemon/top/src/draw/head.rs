@@ -7,6 +7,7 @@ use weir_report::{Alert, Distinct, Estimate, Interface, Live, NewFlows, Report, 
 use weir_system::numbers::{count, percent, scaled};
 
 use super::{
+    hour::range,
     paint::Paint,
     sheet::{GAP, Piece, Sheet},
     spark::spark,
@@ -14,7 +15,7 @@ use super::{
 use crate::{
     fleet::{Fact, Fleet},
     history::{Line, Rate},
-    list::By,
+    list::{By, away},
     past::{self, Look, Past},
     screen::Screen,
     text::{clean, fit, left, right, width},
@@ -60,9 +61,7 @@ fn shown(screen: &Screen, paint: Paint) -> Vec<Piece> {
     if let Some((look, past)) = &screen.past {
         return passed(*look, past, screen.now, paint).into_iter().chain(held).collect();
     }
-    let (lists, nth) = screen.lists();
-    let is_open = lists.get(nth).is_some_and(|list| list.is_open);
-    let mut pieces: Vec<Piece> = match (screen.open().filter(|_| is_open), &screen.report) {
+    let mut pieces: Vec<Piece> = match (screen.open_of_list(), &screen.report) {
         (Some(live), _) => open(live, screen.now, paint).into(),
         (None, Some(report)) => closed(report, screen.now, paint).into(),
         (None, None) => screen.fleet.iter().flat_map(|fleet| of_fleet(fleet, screen.now, paint)).collect(),
@@ -71,10 +70,19 @@ fn shown(screen: &Screen, paint: Paint) -> Vec<Piece> {
         Some(why) => Some(Piece::new(clean(why), paint.warning())),
         None if held.is_some() => None,
         None if screen.notice.is_some() => Some(Piece::new("NO ANSWER", paint.warning())),
+        // A window that has ended is not live, though the next one will take its place.
+        None if screen.live.is_some() && screen.open_of_list().is_none() && screen.fleet.is_none() => {
+            Some(Piece::new("last window", paint.plain()))
+        }
         None => Some(Piece::new(screen.kind.clone(), paint.good())),
     };
     pieces.extend(held.into_iter().chain(kind));
     pieces
+}
+
+/// Where the history begins.
+pub fn beginning(began: Timestamp, now: Timestamp) -> String {
+    format!("history begins {}{} UTC", date(began, now), time(began))
 }
 
 fn time(time: Timestamp) -> String {
@@ -100,7 +108,9 @@ fn passed(look: Look, past: &Past, now: Timestamp, paint: Paint) -> [Piece; 3] {
         Some(asked) => {
             // Windows may be longer than the span.
             let length = past::duration(asked).max(past::length(&past.union));
-            format!("{} to {date}{} UTC", lasting(length), time(window.end))
+            let known = past.begins_later().map(|began| lasting(window.end.duration_since(began)));
+            let known = known.map_or_else(String::new, |known| format!("{known} of "));
+            format!("{known}{} to {date}{} UTC", lasting(length), time(window.end))
         }
     };
     [
@@ -166,28 +176,28 @@ pub fn interfaces(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: u
         let all: Vec<_> = past.lines().into_iter().map(|(line, mean)| (line, Some(mean))).collect();
         return rates(
             &all.iter().map(|(line, mean)| (line, *mean)).collect::<Vec<_>>(),
-            screen.by,
+            (screen.by, "mean"),
             sheet,
             paint,
             lines,
         );
     }
     if let Some(fleet) = &screen.fleet {
-        return rates(&fleet.lines(lines), screen.by, sheet, paint, lines);
+        return rates(&fleet.lines(lines), (screen.by, "last"), sheet, paint, lines);
     }
     let all: Vec<_> = screen.history.lines().iter().map(|line| (line, line.now())).collect();
     if all.is_empty() {
         return means(screen, sheet, paint, lines);
     }
-    rates(&all, screen.by, sheet, paint, lines);
+    rates(&all, (screen.by, "now"), sheet, paint, lines);
 }
 
 /// A line for each interface with its rate now, or its mean rate.
-fn rates(all: &[(&Line, Option<Rate>)], by: By, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
+fn rates(all: &[(&Line, Option<Rate>)], (by, when): (By, &str), sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
     let shown = if all.len() > lines { lines.saturating_sub(1) } else { all.len() };
     let name = all.iter().take(shown).map(|(line, _)| width(&line.last.name)).max().unwrap_or(0).min(NAME_MAX);
     for (line, rate) in &all[..shown] {
-        interface(line, *rate, (by, name), sheet, paint);
+        interface(line, *rate, (by, name, when), sheet, paint);
     }
     if shown < all.len() {
         let rest = &all[shown..];
@@ -201,7 +211,13 @@ fn rates(all: &[(&Line, Option<Rate>)], by: By, sheet: &mut Sheet<'_>, paint: Pa
     }
 }
 
-fn interface(line: &Line, rate: Option<Rate>, (by, name): (By, usize), sheet: &mut Sheet<'_>, paint: Paint) {
+fn interface(
+    line: &Line,
+    rate: Option<Rate>,
+    (by, name, when): (By, usize, &str),
+    sheet: &mut Sheet<'_>,
+    paint: Paint,
+) {
     let shown =
         |of: fn(Rate) -> f64, unit| right(&rate.map_or("unknown".to_owned(), |rate| scaled(of(rate), unit)), RATE);
     let of = |rate: Rate| if by == By::Packets { rate.packets } else { rate.bits };
@@ -213,7 +229,7 @@ fn interface(line: &Line, rate: Option<Rate>, (by, name): (By, usize), sheet: &m
     let mut pieces = vec![
         Piece::new(mark, paint.alarm()),
         Piece::new(name, if is_blind { paint.alarm() } else { paint.strong() }),
-        Piece::new(format!(" {direction} "), paint.faint()),
+        Piece::new(format!(" {direction} {when} "), paint.faint()),
         Piece::new(shown(|rate| rate.bits, "bit/s"), paint.strong()),
         Piece::new(format!("  {}  ", shown(|rate| rate.packets, "pkt/s")), paint.plain()),
     ];
@@ -279,8 +295,7 @@ fn gaps(past: &Past, now: Timestamp, sheet: &mut Sheet<'_>, paint: Paint) {
         pieces.push(Piece::new(format!("NOT KNOWN {}", lasting(missing)), paint.alarm()));
     }
     if let Some(began) = past.begins_later() {
-        let text = format!("history begins {}{} UTC", date(began, now), time(began));
-        pieces.push(Piece::new(text, paint.warning()));
+        pieces.push(Piece::new(beginning(began, now), paint.warning()));
     }
     if !pieces.is_empty() {
         sheet.words(pieces);
@@ -411,20 +426,17 @@ fn counts<N: Display>(all: impl IntoIterator<Item = (N, [u64; 3])>, sheet: &mut 
     }
     for (name, [value, lower, upper]) in all {
         // Of several windows together: as many as in any one of them, or as many as all of them have.
+        let estimate = Estimate { value, lower, upper, sampled: None };
         let number = match upper - upper.min(value) > value {
-            true => format!("{} to {}", count(lower), count(upper)),
-            false => format!("{} {}", count(value), off(value, lower, upper)),
+            true => range(&estimate, count),
+            false => {
+                let of_value = |off: u64| percent(off as f64 / value.max(1) as f64);
+                format!("{} {}", count(value), away(&estimate, of_value))
+            }
         };
         pieces.push(Piece::new(format!("{name} {number}"), paint.plain()));
     }
     sheet.words(pieces);
-}
-
-fn off(value: u64, lower: u64, upper: u64) -> String {
-    match value.saturating_sub(lower).max(upper.saturating_sub(value)) {
-        0 => "exact".to_owned(),
-        off => format!("±{}", percent(off as f64 / value.max(1) as f64)),
-    }
 }
 
 /// Which alerts were firing in a time that has passed.

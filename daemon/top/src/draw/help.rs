@@ -4,6 +4,10 @@ use super::{
     paint::Paint,
     sheet::{Piece, Sheet},
 };
+use crate::text::{left, wrapped};
+
+/// The columns of a key or word.
+const WORD: usize = 15;
 
 /// A key and its action; whether there is one for fleets, too.
 type Does = (&'static str, &'static str, bool);
@@ -25,37 +29,66 @@ const KEYS: [Does; 13] = [
     ("q, Ctrl-C", "quit", true),
 ];
 
-/// How to read the screen.
-const READING: [&str; 7] = [
-    "━━━━━├──┿──┤  a bar with its bounds: the truth is between ├ and ┤",
-    "━━━━━━━┃      bounds too close to draw separately;   ━━━━━━━●  exact",
-    "±             how far the true number may be away; holds for all rows at once",
-    "kept, lost    share of the packets of the last window, or of the time shown",
-    "coverage      packets that weir saw, per packet that the interface counted",
-    "!             weir does not see all packets of this interface",
-    "sparklines    one column a second, or a step of the time shown; · not known",
+/// How to read the screen; whether it is so for fleets, too, or only for them.
+const READING: [(&str, &str, For); 27] = [
+    ("━━━━━├──┿──┤", "a bar with its bounds: the truth is between ├ and ┤", For::All),
+    ("━━━━━━━┃", "bounds too close to draw separately;   ━━━━━━━●  exact", For::All),
+    ("exact", "the number is the truth", For::All),
+    ("at least", "lower bound, orders the rows; at most: the upper bound", For::Fleets),
+    ("at least", "a lower bound: the truth may be more", For::One),
+    ("+, -, ±", "how far the truth may be above, below, or on either side", For::All),
+    ("99 % sure", "probability that all bounds of a list hold; certain: always", For::All),
+    ("share", "of the traffic of the window or span, in bytes or packets", For::All),
+    ("?", "after the rank: another key may belong there instead", For::Fleets),
+    ("now, mean", "rates of the last second, or mean rates of the time shown", For::One),
+    ("last", "rates of the last report of each router", For::Fleets),
+    ("src, dst", "how many different sources, destinations and flows there were", For::All),
+    ("new", "flows that were not seen before", For::One),
+    ("so far", "the window is still open", For::All),
+    ("nets", "networks, by what their unlisted hosts have", For::One),
+    ("floods", "destinations with the most different sources", For::All),
+    ("scans, ports", "sources with the most different destinations, or their ports", For::All),
+    ("kept, lost", "packets that are in the lists, and that are not", For::All),
+    ("every packet", "weir looks at each one; sample 1/4: at one in four", For::One),
+    ("attached 2/2", "interfaces where weir sees packets, of all configured ones", For::One),
+    ("coverage", "packets that weir saw, per packet that the interface counted", For::One),
+    ("BLIND", "how long weir saw nothing", For::One),
+    ("routers", "whose reports are in this window, of all that are known", For::Fleets),
+    ("missing, late …", "reports since the first one that was read", For::Fleets),
+    ("!", "weir does not see all packets of this interface", For::One),
+    ("!", "this router is late, or has no report in this window", For::Fleets),
+    ("sparklines", "a column a second, report or step, the last right; · not known", For::All),
 ];
 
-/// The same of a fleet.
-const READING_OF_FLEET: [&str; 9] = [
-    "━━━━━├─────┤  a bar with its bounds: the truth is between ├ and ┤",
-    "━━━━━━━┃      bounds too close to draw separately;   ━━━━━━━●  exact",
-    "at least      the lower bound, which orders the rows; at most: the upper bound",
-    "?             after the rank: another key may belong there instead",
-    "routers       whose reports are in this window, of all that are known",
-    "kept, lost    share of the packets of this window",
-    "missing, late, came twice …  reports since the first one that was read",
-    "!             this router is late, or has no report in this window",
-    "sparklines    one column a report, the last one at the right; · not known",
-];
+/// Which screens a line of the help is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    All,
+    One,
+    Fleets,
+}
 
-/// Draws the help.
-pub fn help(is_fleet: bool, sheet: &mut Sheet<'_>, paint: Paint) {
-    for (key, does, _) in KEYS.into_iter().filter(|(.., is_for_fleets)| *is_for_fleets || !is_fleet) {
-        sheet.line([Piece::new(format!("  {key:<15}"), paint.strong()), Piece::new(does, paint.plain())]);
+/// Draws the help, starting with line `scrolled`. Returns the line with which it starts.
+pub fn help(is_fleet: bool, scrolled: usize, sheet: &mut Sheet<'_>, paint: Paint) -> usize {
+    let mut rows: Vec<(&str, &str)> = Vec::new();
+    let keys = KEYS.into_iter().filter(|(.., is_for_fleets)| *is_for_fleets || !is_fleet);
+    rows.extend(keys.map(|(key, does, _)| (key, does)));
+    rows.push(("", ""));
+    let other = if is_fleet { For::One } else { For::Fleets };
+    rows.extend(READING.into_iter().filter(|(.., of)| *of != other).map(|(word, means, _)| (word, means)));
+    let room = sheet.columns().saturating_sub(WORD + 2);
+    let lines: Vec<_> = rows
+        .into_iter()
+        .flat_map(|(word, means)| {
+            wrapped(means, room).into_iter().enumerate().map(move |(nth, part)| {
+                let word = if nth == 0 { word } else { "" };
+                [Piece::new(format!("  {}", left(word, WORD)), paint.strong()), Piece::new(part, paint.plain())]
+            })
+        })
+        .collect();
+    let first = scrolled.min(lines.len().saturating_sub(sheet.left()));
+    for line in lines.into_iter().skip(first) {
+        sheet.line(line);
     }
-    sheet.line([]);
-    for line in if is_fleet { &READING_OF_FLEET[..] } else { &READING } {
-        sheet.line([Piece::new(format!("  {line}"), paint.plain())]);
-    }
+    first
 }

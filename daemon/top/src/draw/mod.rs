@@ -14,13 +14,13 @@ mod whisker;
 
 use ratatui::{buffer::Buffer, layout::Rect};
 
-pub use self::paint::Paint;
-use self::sheet::{Piece, Sheet};
+use self::sheet::{GAP, Piece, Sheet};
+pub use self::{head::beginning, paint::Paint};
 use crate::{
     filter::WORDS,
     past::SPANS,
     screen::{Focus, Screen},
-    text::{clean, wrapped},
+    text::{clean, width, wrapped},
 };
 
 /// One line in this many is for interfaces.
@@ -34,12 +34,12 @@ const KEYS: &str = "?help  Tab list  Enter row  /filter  < > step back  t span  
 /// The same of a fleet.
 const KEYS_OF_FLEET: &str = "?help  Tab list  Enter row  /filter  b p order  Space hold  q quit";
 /// The same of a time that has passed.
-const KEYS_OF_PAST: &str = "< > step  Home oldest  End now  t span  Tab list  Enter row  /filter  q quit";
+const KEYS_OF_PAST: &str = "?help  < >  Home oldest  End now  t span  Tab list  Enter row  /filter  q quit";
 
 /// The same of everything about a row.
-const KEYS_OF_DETAIL: &str = "Esc back  ↑ ↓ scroll  Space hold  q quit";
+const KEYS_OF_DETAIL: &str = "Esc back  ↑ ↓ scroll  < > step back  t span  End now  Space hold  q quit";
 /// The same of the help.
-const KEYS_OF_HELP: &str = "any key: back  q quit";
+const KEYS_OF_HELP: &str = "↑ ↓ scroll  any other key: back  q quit";
 
 /// Draws the screen into an area.
 pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) {
@@ -48,13 +48,16 @@ pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) 
     let told: Vec<_> = screen.told.iter().flat_map(|told| wrapped(&clean(told), sheet.columns())).collect();
     let foot_lines = told.len().clamp(1, lines.max(1));
     head::title(screen, sheet, paint);
-    if screen.focus == Focus::Help {
-        help::help(screen.fleet.is_some(), sheet, paint);
+    if let Focus::Help(scrolled) = screen.focus {
+        let height = sheet.left().saturating_sub(foot_lines) as u16;
+        let below = Rect { y: area.y + (lines - sheet.left()) as u16, height, ..area };
+        let first = help::help(screen.fleet.is_some(), scrolled, &mut Sheet::new(buffer, below), paint);
+        screen.focus = Focus::Help(first);
     } else {
         head::interfaces(screen, sheet, paint, (lines / LINES_PER_INTERFACE).max(1));
         head::trust(screen, sheet, paint);
         head::trouble(&head::troubles(screen), sheet, paint);
-        if lines >= LINES_OF_DETAIL || !matches!(screen.focus, Focus::Detail(..)) {
+        if lines >= LINES_OF_DETAIL || !matches!(screen.focus.behind(), Focus::Detail(..)) {
             counts(screen, sheet, paint, (lines / LINES_PER_ALERT).max(1));
         }
         let height = sheet.left().saturating_sub(foot_lines) as u16;
@@ -81,7 +84,7 @@ fn counts(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, alerts: usize) {
         return head::distinct_of_fleet(fleet, sheet, paint);
     }
     let report = screen.report.as_ref();
-    match (screen.open(), report) {
+    match (screen.open_of_list(), report) {
         (Some(live), _) => head::distinct(&live.unique, &live.new_flows, sheet, paint),
         (None, Some(report)) => head::distinct(&report.unique, &report.new_flows, sheet, paint),
         (None, None) => {}
@@ -92,7 +95,7 @@ fn counts(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, alerts: usize) {
 }
 
 fn body(screen: &mut Screen, sheet: &mut Sheet<'_>, paint: Paint) {
-    if let Focus::Detail(key, scrolled) = screen.focus.clone() {
+    if let Focus::Detail(key, scrolled) = screen.focus.behind().clone() {
         return detail::detail(screen, &key, scrolled, sheet, paint);
     }
     let (lists, nth) = screen.lists();
@@ -104,13 +107,30 @@ fn body(screen: &mut Screen, sheet: &mut Sheet<'_>, paint: Paint) {
 fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     // A span that follows now is asked for again and again.
     let shown = screen.past.as_ref().map(|(look, _)| *look);
-    if screen.awaited.is_some() && screen.awaited != shown && matches!(screen.focus, Focus::List) {
+    if screen.awaited.is_some() && screen.awaited != shown && matches!(screen.focus, Focus::List | Focus::Detail(..)) {
         return sheet.line([Piece::new("asking the history", paint.faint())]);
     }
+    // As many keys as fit, and always the last one, which quits.
+    let held = if screen.held.is_some() { "Space go on" } else { "Space hold" };
+    let words = |text: &str| {
+        let words: Vec<String> = text.replace("Space hold", held).split("  ").map(str::to_owned).collect();
+        words.into_iter().map(|word| Piece::new(word, paint.faint()))
+    };
+    let mut keys = |text: &str| {
+        let room = sheet.columns();
+        let mut fitting: Vec<Piece> = words(text).collect();
+        while fitting.len() > 1 && fitting.iter().map(|piece| width(&piece.text) + GAP).sum::<usize>() > room + GAP {
+            fitting.remove(fitting.len() - 2);
+        }
+        sheet.words(fitting);
+    };
     match &screen.focus {
-        Focus::Span => {
+        Focus::Span(_) => {
             let spans = SPANS.iter().zip(1..).map(|((_, name), nth)| format!("{nth} = {name}")).collect::<Vec<_>>();
             let text = format!("the last:  {}   0 = now   Esc back", spans.join("  "));
+            // Without its words it fits narrow screens.
+            let short = format!("{}  0=now", spans.join(" ").replace(" = ", "="));
+            let text = if width(&text) > sheet.columns() { short } else { text };
             sheet.line([Piece::new(text, paint.strong())]);
         }
         Focus::Filter(text, None) => {
@@ -122,18 +142,14 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
             Piece::new(format!("/{}_", clean(text)), paint.strong()),
             Piece::new(format!("   {}", clean(why)), paint.alarm()),
         ]),
-        Focus::Detail(..) => sheet.line([Piece::new(KEYS_OF_DETAIL, paint.faint())]),
-        Focus::Help => sheet.line([Piece::new(KEYS_OF_HELP, paint.faint())]),
-        Focus::List if screen.filter.is_empty() && screen.past().is_some() => {
-            sheet.line([Piece::new(KEYS_OF_PAST, paint.faint())]);
+        Focus::Detail(..) => keys(KEYS_OF_DETAIL),
+        Focus::Help(_) => keys(KEYS_OF_HELP),
+        Focus::List if screen.filter.is_empty() && screen.past().is_some() => keys(KEYS_OF_PAST),
+        Focus::List if screen.filter.is_empty() && screen.fleet.is_some() => keys(KEYS_OF_FLEET),
+        Focus::List if screen.filter.is_empty() => keys(KEYS),
+        Focus::List => {
+            let text = Piece::new(format!("filter {}", clean(&screen.filter_text)), paint.strong());
+            sheet.words([text].into_iter().chain(words("/ changes it  Esc clears it  q quit")));
         }
-        Focus::List if screen.filter.is_empty() => {
-            let keys = if screen.fleet.is_some() { KEYS_OF_FLEET } else { KEYS };
-            sheet.line([Piece::new(keys, paint.faint())]);
-        }
-        Focus::List => sheet.line([
-            Piece::new(format!("filter {}", clean(&screen.filter_text)), paint.strong()),
-            Piece::new("   / changes it, Esc clears it", paint.faint()),
-        ]),
     }
 }

@@ -45,15 +45,21 @@ impl<'b> Sheet<'b> {
         self.area.height.saturating_sub(self.next) as usize
     }
 
-    /// Writes the next line. Text that does not fit is cut off.
+    /// Writes the next line. One that does not fit is cut off, and ends with `…`.
     pub fn line(&mut self, pieces: impl IntoIterator<Item = Piece>) {
         if self.left() == 0 {
             return;
         }
         let (mut x, y, end) = (self.area.x, self.area.y + self.next, self.area.right());
+        let pieces: Vec<Piece> = pieces.into_iter().collect();
+        let text: String = pieces.iter().map(|piece| &*piece.text).collect();
+        let is_cut = width(text.trim_end()) > self.columns();
         for Piece { text, style } in pieces {
             let room = end.saturating_sub(x) as usize;
             (x, _) = self.buffer.set_stringn(x, y, &text, room, style);
+        }
+        if is_cut && end > self.area.x {
+            self.buffer.set_stringn(end - 1, y, "…", 1, Style::new());
         }
         self.next += 1;
     }

@@ -1,7 +1,7 @@
 //! The names of the lists, and the rows of the list that is shown.
 
 use weir_report::Estimate;
-use weir_system::numbers::{count, percent, scaled};
+use weir_system::numbers::{bytes, count, percent, scaled};
 
 use super::{
     paint::Paint,
@@ -9,23 +9,27 @@ use super::{
     whisker::whisker,
 };
 use crate::{
-    list::{Amount, By, List},
+    list::{Amount, By, List, away},
     screen::{Row, Screen},
     text::{clean, left, right, width},
 };
 
 /// The columns of the rank and of the mark of the selected row.
 const RANK: usize = 4;
-/// The columns of a rate, and of its error.
+/// The columns of a rate.
 const RATE: usize = 12;
+/// The columns of its bounds.
+const BOUNDS: usize = 13;
+/// The columns of an amount of bytes or packets.
+const AMOUNT: usize = 8;
 /// The columns of a share.
 const SHARE: usize = 7;
-/// The narrowest bar.
-const BAR_MIN: usize = 12;
+/// The narrowest bar: with the gap before it, its scale fits.
+const BAR_MIN: usize = 11;
 /// The widest bar.
 const BAR_MAX: usize = 48;
-/// The narrowest column of keys: its caption has to fit.
-const KEY_MIN: usize = 22;
+/// The narrowest column of keys.
+const KEY_MIN: usize = 15;
 /// The blanks between two columns.
 const GAP: usize = 2;
 
@@ -81,13 +85,20 @@ impl<'l> Measure<'l> {
         }
     }
 
-    /// The largest possible error, or the upper bound of a number that is a lower bound.
-    pub fn error(&self, estimate: &Estimate) -> String {
-        let Estimate { value, lower, upper, sampled: _ } = *estimate;
-        match value.saturating_sub(lower).max(upper.saturating_sub(value)) {
-            0 => "exact".to_owned(),
-            _ if self.list.is_floor => self.text(upper),
-            off => format!("±{}", self.text(off)),
+    /// How far the true number may be away, or the upper bound of a number that is a lower bound.
+    pub fn bounds(&self, estimate: &Estimate) -> String {
+        if self.list.is_floor && estimate.upper > estimate.lower {
+            return self.text(estimate.upper);
+        }
+        away(estimate, |off| self.text(off))
+    }
+
+    /// The bytes or packets, whichever order the list.
+    pub fn amount(&self, amount: Amount) -> String {
+        match (amount, self.by) {
+            (Amount::Sums { bytes: sum, .. }, By::Bytes) => bytes(sum.value),
+            (Amount::Sums { packets, .. }, By::Packets) => count(packets.value),
+            (Amount::Count(_), _) => String::new(),
         }
     }
 
@@ -109,46 +120,79 @@ impl<'l> Measure<'l> {
     }
 
     fn caption(&self) -> String {
-        let order = if self.by == By::Bytes { "bytes" } else { "packets" };
-        let by = self.list.counted.as_deref().unwrap_or(order);
+        let by = self.list.counted.as_deref().unwrap_or(self.order());
         let confidence = (self.list.confidence * 10_000.0).round() / 100.0;
-        let bounds = if self.list.is_floor { "" } else { "± " };
         // The bounds hold always, not only with some probability.
         match confidence {
-            100.0 => format!("by {by}, {bounds}certain"),
-            _ => format!("by {by}, {bounds}at {confidence} %"),
+            100.0 => format!("by {by}, certain"),
+            _ => format!("by {by}, {confidence} % sure"),
         }
+    }
+
+    const fn order(&self) -> &'static str {
+        match self.by {
+            By::Bytes => "bytes",
+            By::Packets => "packets",
+        }
+    }
+
+    /// The heads of the columns with the number and with its bounds. `is_mean` names the time of a rate.
+    fn heads(&self, is_mean: bool) -> [String; 2] {
+        let number = match (self.list.is_floor, self.list.counted.is_some()) {
+            (true, _) => "at least".to_owned(),
+            (false, true) => "count".to_owned(),
+            (false, false) if is_mean => format!("mean of {:.0} s", self.seconds),
+            (false, false) => "rate".to_owned(),
+        };
+        [number, if self.list.is_floor { "at most" } else { "bounds" }.to_owned()]
     }
 }
 
-/// How wide the columns are.
+/// How wide the columns are. A column of no width is left out.
 struct Columns {
     key: usize,
     /// Whether source and destination have a line each.
     is_folded: bool,
-    error: usize,
+    bounds: usize,
+    amount: usize,
     other: usize,
     share: usize,
     bar: usize,
 }
 
 impl Columns {
-    fn new(rows: &[Row], is_counted: bool, columns: usize) -> Self {
+    /// If there is little room, there is no bar, and if there is less, no share. The key has what remains.
+    fn new(rows: &[Row], is_counted: bool, is_past: bool, caption: usize, columns: usize) -> Self {
         let share = if is_counted { 0 } else { SHARE };
-        let fixed = RANK + GAP + RATE + GAP + if is_counted { 0 } else { SHARE + GAP } + BAR_MIN;
-        let room = columns.saturating_sub(fixed);
+        let with = |columns: usize| if columns == 0 { 0 } else { columns + GAP };
+        let room = |share, bar| columns.saturating_sub(RANK + with(RATE) + with(share) + with(bar));
         let flat = rows.iter().map(|row| width(&row.shown.join(" "))).max().unwrap_or(0).max(KEY_MIN);
         let folded = rows.iter().flat_map(|row| &row.shown).map(|text| width(text)).max().unwrap_or(0).max(KEY_MIN);
-        let is_folded = flat > room && rows.iter().any(|row| row.shown.len() > 1);
-        let key = if is_folded { folded } else { flat }.min(room);
+        let is_folded = flat > room(share, BAR_MIN) && rows.iter().any(|row| row.shown.len() > 1);
+        let key = if is_folded { folded } else { flat };
+        let [share, bar] = match [(share, BAR_MIN), (share, 0), (0, 0)].map(|(share, bar)| room(share, bar) >= key) {
+            [true, ..] => [share, BAR_MIN],
+            [_, true, _] => [share, 0],
+            _ => [0, 0],
+        };
+        let room = room(share, bar);
+        let mut key = key.min(room);
         let mut left = room - key;
-        let mut optional = |wanted: bool| {
-            let takes = if wanted && left >= RATE + GAP { RATE } else { 0 };
-            left -= if takes > 0 { RATE + GAP } else { 0 };
+        let optional = |columns: usize, left: &mut usize| {
+            let takes = if columns > 0 && *left >= columns + GAP { columns } else { 0 };
+            *left -= with(takes);
             takes
         };
-        let (error, other) = (optional(true), optional(!is_counted));
-        Self { key, is_folded, error, other, share, bar: (BAR_MIN + left).min(BAR_MAX) }
+        let [of_amount, of_other] = if is_counted { [0, 0] } else { [AMOUNT, RATE] };
+        // A span is asked for an amount, and now for a rate.
+        let amount = optional(if is_past { of_amount } else { 0 }, &mut left);
+        let bounds = optional(BOUNDS, &mut left);
+        let other = optional(if bounds > 0 { of_other } else { 0 }, &mut left);
+        let more = caption.saturating_sub(key).min(left);
+        (key, left) = (key + more, left - more);
+        let amount = if is_past || bounds == 0 { amount } else { optional(of_amount, &mut left) };
+        let bar = if bar == 0 { 0 } else { (bar + left).min(BAR_MAX) };
+        Self { key, is_folded, bounds, amount, other, share, bar }
     }
 }
 
@@ -160,11 +204,17 @@ pub fn rows(screen: &mut Screen, list: &List, sheet: &mut Sheet<'_>, paint: Pain
     if let Some(why) = list.why_empty {
         return say(sheet, why);
     }
+    if let Some(note) = list.note() {
+        say(sheet, note);
+    }
     let rows = screen.rows(list);
     let measure = Measure::new(list, screen.by);
-    let columns = Columns::new(&rows, list.counted.is_some(), sheet.columns());
+    let is_past = screen.past().is_some();
+    let [caption, heads] = [measure.caption(), measure.heads(!is_past)[0].clone()].map(|text| width(&text));
+    let caption = (caption + 1 + heads).saturating_sub(GAP + RATE);
+    let columns = Columns::new(&rows, list.counted.is_some(), is_past, caption, sheet.columns());
     let full = rows.iter().map(|row| row.entry.amount.of(screen.by).upper).max().unwrap_or(0);
-    head(&measure, &columns, full, sheet, paint);
+    head(&measure, &columns, full, !is_past, sheet, paint);
     if rows.is_empty() {
         let is_filtered = !screen.filter.is_empty();
         return say(
@@ -179,27 +229,25 @@ pub fn rows(screen: &mut Screen, list: &List, sheet: &mut Sheet<'_>, paint: Pain
     }
 }
 
-fn head(measure: &Measure<'_>, columns: &Columns, full: u64, sheet: &mut Sheet<'_>, paint: Paint) {
-    let mut text = " ".repeat(RANK) + &left(&measure.caption(), columns.key);
-    let column = |caption: &str, columns: usize| {
-        if columns == 0 { String::new() } else { " ".repeat(GAP) + &right(caption, columns) }
-    };
-    let [mut number, other] = match (measure.list.counted.is_some(), measure.by) {
-        (true, _) => ["count", ""],
-        (false, By::Bytes) => ["rate", "packets"],
-        (false, By::Packets) => ["rate", "bytes"],
-    };
-    let mut error = "±";
-    if measure.list.is_floor {
-        (number, error) = ("at least", "at most");
-    }
-    text += &column(number, RATE);
-    text += &column(error, columns.error);
+fn head(measure: &Measure<'_>, columns: &Columns, full: u64, is_mean: bool, sheet: &mut Sheet<'_>, paint: Paint) {
+    let [number, bounds] = measure.heads(is_mean);
+    // The caption may be longer than the keys.
+    let room = (columns.key + GAP + RATE).saturating_sub(width(&number) + 1);
+    let mut text = format!("{}{} {number}", " ".repeat(RANK), left(&measure.caption(), room));
+    text += &column(&bounds, columns.bounds);
+    text += &column(measure.order(), columns.amount);
     text += &column("share", columns.share);
-    let bar = right(&measure.text(full), columns.bar);
-    text += &column(&if bar.starts_with("  ") { bar.replacen(' ', "0", 1) } else { bar }, columns.bar);
-    text += &column(other, columns.other);
+    if columns.bar > 0 {
+        let bar = right(&measure.text(full), columns.bar + 1);
+        text += &format!(" {}", if bar.starts_with("   ") { bar.replacen("  ", " 0", 1) } else { bar });
+    }
+    text += &column(if measure.by == By::Bytes { "packet rate" } else { "bit rate" }, columns.other);
     sheet.line([Piece::new(text, paint.faint())]);
+}
+
+/// A column with the blanks before it; nothing if it is left out.
+fn column(text: &str, columns: usize) -> String {
+    if columns == 0 { String::new() } else { " ".repeat(GAP) + &right(text, columns) }
 }
 
 fn write_row(
@@ -215,15 +263,13 @@ fn write_row(
     let mark = if is_selected { ">" } else { " " };
     let doubt = if entry.is_certain { " " } else { "?" };
     let key = if columns.is_folded { shown[0].clone() } else { shown.join(" ") };
-    let column = |text: &str, columns: usize| {
-        if columns == 0 { String::new() } else { " ".repeat(GAP) + &right(text, columns) }
-    };
     let bar = whisker(&estimate, full, columns.bar);
     let mut pieces = vec![
         Piece::new(format!("{mark}{}{doubt}", right(&entry.rank.to_string(), RANK - 2)), paint.faint()),
         Piece::new(left(&key, columns.key), paint.plain()),
         Piece::new(column(&measure.text(estimate.value), RATE), paint.strong()),
-        Piece::new(column(&measure.error(&estimate), columns.error), paint.faint()),
+        Piece::new(column(&measure.bounds(&estimate), columns.bounds), paint.faint()),
+        Piece::new(column(&measure.amount(entry.amount), columns.amount), paint.plain()),
         Piece::new(column(&measure.share(entry.amount), columns.share), paint.plain()),
         Piece::new(" ".repeat(GAP) + &left(&bar, columns.bar), paint.bar()),
     ];

@@ -28,7 +28,7 @@ use crate::{
 
 /// The window after that of the golden report, open for this many seconds. It has half of that report's bytes.
 fn live(seconds: f64) -> Live {
-    let Report { window, mut totals, unique, new_flows, mut top, top_by_packets, views, .. } = golden();
+    let Report { window, mut totals, mut unique, new_flows, mut top, top_by_packets, views, .. } = golden();
     for estimate in
         top.sources.iter_mut().map(|row| &mut row.bytes).chain(top.pairs.iter_mut().map(|row| &mut row.bytes))
     {
@@ -38,6 +38,10 @@ fn live(seconds: f64) -> Live {
     }
     (top.source_prefixes, top.destination_prefixes) = Default::default();
     totals.bytes /= 2;
+    let src = &mut unique.src_ip;
+    for number in [&mut src.value, &mut src.lower, &mut src.upper] {
+        *number -= 1000;
+    }
     Live {
         schema: LIVE_SCHEMA.to_owned(),
         time: window.end + jiff::SignedDuration::from_secs_f64(seconds),
@@ -106,6 +110,43 @@ fn the_screen_is_complete_in_80_columns_and_better_in_160() {
 }
 
 #[test]
+fn the_help_scrolls_to_its_end_and_covers_no_line() {
+    let mut screen = busy();
+    press(&mut screen, "?");
+    let whole = text(&mut screen, (80, 60));
+    let whole: Vec<&str> = whole.lines().skip(1).collect();
+    for word in ["every packet", "attached 2/2", "exact", "at least", "src, dst", "new", "share", "floods", "scans"] {
+        assert!(whole.iter().any(|line| line.starts_with(&format!("  {word}"))), "{word}");
+    }
+    let mut fleet = Screen { fleet: Some(crate::fleet::Fleet::default()), ..Screen::default() };
+    press(&mut fleet, "?");
+    for screen in [&mut screen, &mut fleet] {
+        assert_eq!(text(screen, (80, 60)), text(screen, (160, 60)), "no line is cut");
+    }
+    let narrow = text(&mut screen, (40, 99));
+    let words = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("port:443, proto:, a text") && !narrow.contains("…\n"), "{narrow}");
+    let last = whole.iter().rfind(|line| line.starts_with("  ")).unwrap();
+    for lines in [24, 16, 6] {
+        let mut seen = Vec::new();
+        for _ in 0..60 {
+            let shown = text(&mut screen, (80, lines));
+            let shown: Vec<&str> = shown.lines().collect();
+            assert_eq!(shown[shown.len() - 1], "↑ ↓ scroll  any other key: back  q quit");
+            let middle = &shown[1..shown.len() - 1];
+            assert!(middle.iter().all(|line| whole.contains(line)), "{shown:?}");
+            seen.extend(middle.iter().map(|line| (*line).to_owned()));
+            press(&mut screen, "↓");
+        }
+        assert!(seen.iter().any(|line| line == last), "{last} is not in {lines} lines");
+        let end = text(&mut screen, (80, lines));
+        press(&mut screen, "↑");
+        assert_ne!(text(&mut screen, (80, lines)), end, "the first key up scrolls");
+        press(&mut screen, "x?");
+    }
+}
+
+#[test]
 fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
     let mut screen = busy();
     screen.can_ask = true;
@@ -118,6 +159,14 @@ fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
     let rows = vec![row("sources", json!({"src_ip": "192.0.2.1"}), 302_000_000, 302_100_000)];
     screen.take(Update::KeyDetails(KeyDetails { key: "src_ip=192.0.2.1".to_owned(), rows: Ok(rows), seconds: 10.0 }));
     is_as_in("detail-80x24.txt", &text(&mut screen, (80, 24)));
+    // Nothing of a key is cut, and the port has a line of its own if need be.
+    for columns in [40, 60, 80, 100] {
+        let shown = text(&mut screen, (columns, 60));
+        let (_, rows) = shown.split_once("in the lists of this window").unwrap();
+        let words = rows.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("flows tcp 192.0.2.1:51000 → 198.51.100.7:443 (https)"), "{shown}");
+        assert!(!rows.contains('…'), "{shown}");
+    }
 }
 
 /// An hour of a source until the end of `past`: for ten minutes nothing is known, then it is not in the list, and then
@@ -183,7 +232,7 @@ fn a_time_that_has_passed_is_shown_as_such() {
     gap.union.missing = vec![Gap { start: earlier(start, 3580), end: start }];
     gap.history.reaches_back_to.windows = Some(start);
     for (look, now, parts) in [
-        (Look::Last(3600), later(end, 9), ["1 h to 07:50:20 UTC", "history begins 07:50:00 UTC"]),
+        (Look::Last(3600), later(end, 9), ["20 s of 1 h to 07:50:20 UTC", "history begins 07:50:00 UTC"]),
         (Look::Last(5), later(end, 86_400), ["20 s to 2026-11-20 07:50:20 UTC", "begins 2026-11-20 07:50:00 UTC"]),
         (Look::WindowBefore(end), later(end, 9), ["07:50:00 – 07:50:20 UTC", "history begins 07:50:00 UTC"]),
     ] {
@@ -196,9 +245,100 @@ fn a_time_that_has_passed_is_shown_as_such() {
     }
     press(&mut screen, "8");
     let shown = text(&mut screen, (80, 24));
-    assert!(shown.contains("these counts cannot be added up") && !shown.contains("±  "), "{shown}");
+    assert!(
+        shown.contains("not kept in the history: only of the last window (End, then w)") && !shown.contains("bounds"),
+        "{shown}"
+    );
     press(&mut screen, "t");
     assert!(text(&mut screen, (80, 24)).contains("the last:  1 = 1m  2 = 5m  3 = 20m  4 = 1h  5 = 24h   0 = now"));
+    assert!(text(&mut screen, (40, 10)).contains("1=1m 2=5m 3=20m 4=1h 5=24h  0=now"));
+}
+
+#[test]
+fn a_list_says_what_its_numbers_are_of() {
+    for (key, note) in [("6", "unlisted hosts"), ("7", "unlisted hosts"), ("8", "busy servers"), ("9", "busy clients")]
+    {
+        let mut screen = busy();
+        press(&mut screen, key);
+        let shown = text(&mut screen, (80, 24));
+        assert!(shown.contains(note) && shown.contains(" % sure") && !shown.contains("…\n"), "{shown}");
+        assert!(shown.contains("> 1 "), "the rows are below it:\n{shown}");
+    }
+    let mut screen = busy();
+    press(&mut screen, "\n");
+    assert!(text(&mut screen, (80, 40)).contains("source nets, unlisted hosts"));
+}
+
+/// A span with these sources: address, bytes at least, and how many more at most.
+fn span_of(sources: &[(&str, u64, u64)]) -> Screen {
+    let mut past = past();
+    let rows = &mut past.union.top.sources;
+    let row = rows[0];
+    rows.clear();
+    rows.extend((1..).zip(sources).map(|(rank, &(address, least, more))| {
+        let bytes = Estimate { value: least, lower: least, upper: least + more, sampled: None };
+        weir_report::TopSource { rank, src_ip: address.parse().unwrap(), bytes, ..row }
+    }));
+    let mut screen = passed();
+    screen.past = Some((Look::Last(1200), Box::new(past)));
+    screen
+}
+
+#[test]
+fn a_span_has_the_amount_beside_the_rate_and_a_bound_in_one_direction_in_80_columns() {
+    let mut screen = span_of(&[
+        ("10.0.0.21", 447_800_000, 33_500_000),
+        ("255.255.255.255", 249_900_000, 99_975_000),
+        ("10.0.0.9", 5, 0),
+    ]);
+    is_as_in("span-80x24.txt", &text(&mut screen, (80, 24)));
+}
+
+#[test]
+fn a_narrow_screen_has_no_bar_and_then_no_share_but_always_the_key() {
+    let mut screen = span_of(&[("198.51.100.7", 447_800_000, 33_500_000)]);
+    let long = &mut span_of(&[("2001:db8::8a2e:370:7348", 447_800_000, 33_500_000)]);
+    let row = |screen: &mut Screen, columns, key: &str| {
+        let shown = text(screen, (columns, 14));
+        shown.lines().find(|line| line.contains(key)).unwrap_or_else(|| panic!("no {key} in\n{shown}")).to_owned()
+    };
+    for (columns, has_bar, has_share) in [(60, true, true), (48, false, true), (40, false, false)] {
+        let row = row(&mut screen, columns, "198.51.100.7");
+        assert_eq!([row.contains('━'), row.contains('%')], [has_bar, has_share], "{row}");
+        assert!(row.contains("179.1 Mbit/s"), "{row}");
+    }
+    let row = row(long, 48, "2001:db8::8a2e:370:7348");
+    assert!(row.contains("179.1 Mbit/s") && !row.contains('%'), "{row}");
+}
+
+#[test]
+fn now_an_amount_never_takes_the_place_of_the_bounds() {
+    for columns in 60..140 {
+        let shown = text(&mut busy(), (columns, 24));
+        let head = shown.lines().find(|line| line.contains("by bytes")).unwrap();
+        assert!(!head.contains("  bytes") || head.contains("bounds"), "{head}");
+    }
+}
+
+#[test]
+fn a_line_that_is_cut_says_so_and_the_last_key_quits() {
+    let area = ratatui::layout::Rect::new(0, 0, 8, 2);
+    let mut buffer = Buffer::empty(area);
+    let mut sheet = super::Sheet::new(&mut buffer, area);
+    for line in ["12345678  ", "123456789"] {
+        sheet.line([super::Piece::new(line, Paint::new(false).plain())]);
+    }
+    assert_eq!(picture::text(&buffer), "12345678\n1234567…\n");
+    for (keys, part) in [("", "?help"), ("\n", "Esc back"), (" ", "?help")] {
+        let mut screen = passed();
+        press(&mut screen, keys);
+        let shown = text(&mut screen, (30, 24));
+        let foot = shown.lines().last().unwrap();
+        assert!(foot.starts_with(part) && foot.ends_with("q quit"), "{foot}");
+    }
+    let mut held = busy();
+    press(&mut held, " ");
+    assert!(text(&mut held, (80, 24)).contains("Space go on"));
 }
 
 #[test]
@@ -357,14 +497,28 @@ fn the_open_window_is_shown_and_named_once_it_is_a_second_old() {
     press(&mut screen, "6");
     let nets = text(&mut screen, (80, 24));
     assert!(nets.contains("08:00:00 – 08:00:10 UTC  3 s ago"), "these lists come with the report:\n{nets}");
+    assert!(nets.contains("src 100.6 k"), "all numbers below the title are of its window:\n{nets}");
     press(&mut screen, "1w");
     let last = text(&mut screen, (80, 24));
     assert!(last.contains("08:00:00 – 08:00:10 UTC  3 s ago") && last.contains("241.7 Mbit/s"), "{last}");
+    assert!(
+        last.lines().next().unwrap().ends_with("3 s ago  last window"),
+        "a window that has ended is not live:\n{last}"
+    );
     press(&mut screen, "w");
     screen.can_ask = true;
     press(&mut screen, "\n");
     assert_eq!(screen.requests[0], Request::Key { key: "src_ip=192.0.2.1".to_owned(), is_open: true });
-    assert!(text(&mut screen, (80, 24)).contains("in the lists of the open window so far"));
+    let shown = text(&mut screen, (80, 40));
+    let (open, last) = shown.split_once("in the lists of the last window\n").unwrap();
+    let (_, open) = open.split_once("in the lists of the open window so far\n").unwrap();
+    for name in ["sources", "source nets, unlisted hosts", "scans"] {
+        let is_in = |part: &str| {
+            let words = part.split_whitespace().collect::<Vec<_>>().join(" ");
+            words.contains(&format!(" {name} 192.0.2."))
+        };
+        assert_eq!([is_in(open), is_in(last)], [name == "sources", name != "sources"], "{name}:\n{shown}");
+    }
     press(&mut screen, "\x1b");
     screen.now = later(screen.now, 9);
     assert!(text(&mut screen, (80, 24)).contains("08:00:10 – now  so far, 3 s, 9 s ago"));
@@ -377,7 +531,7 @@ fn in_the_first_window_only_the_open_window_is_shown() {
     let mut screen = Screen::default();
     screen.take(Update::Live(Box::new(live(0.4))));
     let shown = text(&mut screen, (80, 24));
-    for part in ["so far, 0 s", "no report yet: what is lost", "192.0.2.1", "src 100.6 k"] {
+    for part in ["so far, 0 s", "no report yet: what is lost", "192.0.2.1", "src 99.6 k"] {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
 }
@@ -446,7 +600,7 @@ fn a_fleet_has_its_routers_its_facts_and_bounds_and_says_what_it_has_not() {
 
 #[test]
 fn no_size_of_the_terminal_is_too_small() {
-    for keys in ["", "4", "8", "?", "/port:x\n", "1\n", "t", "<"] {
+    for keys in ["", "4", "8", "?", "/port:99999\n", "1\n", "t", "<"] {
         for size in [(1, 1), (2, 3), (5, 2), (20, 5), (39, 10), (80, 1), (300, 2), (80, 24), (400, 100)] {
             for mut screen in [busy(), passed(), fleet("edge")] {
                 press(&mut screen, keys);
