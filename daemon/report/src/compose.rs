@@ -393,7 +393,7 @@ mod tests {
                 for unlisted in [top.unlisted.sources.unwrap(), top.unlisted.flows.unwrap()] {
                     match keys {
                         60_000 => {
-                            assert!((most..=most + total / 500).contains(&unlisted), "{by}: {unlisted} of {most}")
+                            assert!((most..=most + total / 500).contains(&unlisted), "{by}: {unlisted} of {most}");
                         }
                         _ => assert_eq!(unlisted, most, "{by}: all keys are candidates"),
                     }

@@ -118,7 +118,7 @@ fn the_help_scrolls_to_its_end_and_covers_no_line() {
     for word in ["every packet", "attached 2/2", "exact", "at least", "src, dst", "new", "share", "floods", "scans"] {
         assert!(whole.iter().any(|line| line.starts_with(&format!("  {word}"))), "{word}");
     }
-    let mut fleet = Screen { fleet: Some(crate::fleet::Fleet::default()), ..Screen::default() };
+    let mut fleet = Screen { fleet: Some(Fleet::default()), ..Screen::default() };
     press(&mut fleet, "?");
     for screen in [&mut screen, &mut fleet] {
         assert_eq!(text(screen, (80, 60)), text(screen, (160, 60)), "no line is cut");
