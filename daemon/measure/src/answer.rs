@@ -135,8 +135,8 @@ pub(super) fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
     if question.view.per_interface { question.by.slot(key) } else { None }
 }
 
-/// The largest of these keys. `others` is an upper bound for each key that is not one of these. `total_of` has the sum of
-/// an interface slot or of all.
+/// The largest of these keys. `others` is an upper bound for each key that is not one of these. `total_of` has the sum
+/// of an interface slot or of all.
 pub(super) fn rank(
     question: &Question,
     keys: impl Iterator<Item = KeyEstimate<ViewKey>>,

@@ -29,6 +29,7 @@ mod screen;
 mod source;
 mod terminal;
 mod text;
+mod words;
 
 pub use self::{
     fleet::{Fact, Fleet},

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use weir_report::{KeyHistory, Live, Report, Second};
 
 use crate::{
-    draw::beginning,
     filter::Filter,
     fleet::Fleet,
     history::{History, SECONDS_MAX},
@@ -17,6 +16,7 @@ use crate::{
     names::Names,
     past::{self, Look, Past},
     source::{KeyDetails, Request, Update},
+    words::beginning,
 };
 
 /// The lists of the last report are shown until the open window is this old, in seconds.

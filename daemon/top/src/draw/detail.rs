@@ -15,6 +15,7 @@ use crate::{
     screen::{Focus, Screen},
     source::KeyDetails,
     text::{clean, right, width},
+    words::range,
 };
 
 /// Lines of pieces.
@@ -137,8 +138,8 @@ fn in_lists(screen: &mut Screen, key: &Key, has_peers: bool, place: (usize, Pain
     lines
 }
 
-/// A row: its numbers, and after them its list, or what else says which one it is, and its key. What does not fit beside
-/// the numbers goes on in the next lines.
+/// A row: its numbers, and after them its list, or what else says which one it is, and its key. What does not fit
+/// beside the numbers goes on in the next lines.
 fn row(measure: &Measure<'_>, amount: Amount, of: &str, key: Vec<String>, (columns, paint): (usize, Paint)) -> Lines {
     let estimate = amount.of(measure.by);
     let numbers = [
@@ -222,9 +223,9 @@ fn answer(amount: Amount, seconds: f64) -> String {
     let seconds = seconds.max(f64::MIN_POSITIVE);
     match amount {
         Amount::Sums { packets, bytes } => {
-            let bits = hour::range(&bytes, |number| scaled(number as f64 * 8.0 / seconds, "bit/s"));
-            format!("{bits}, {}", hour::range(&packets, |number| scaled(number as f64 / seconds, "pkt/s")))
+            let bits = range(&bytes, |number| scaled(number as f64 * 8.0 / seconds, "bit/s"));
+            format!("{bits}, {}", range(&packets, |number| scaled(number as f64 / seconds, "pkt/s")))
         }
-        Amount::Count(counted) => hour::range(&counted, count),
+        Amount::Count(counted) => range(&counted, count),
     }
 }

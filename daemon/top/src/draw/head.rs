@@ -7,7 +7,6 @@ use weir_report::{Alert, Distinct, Estimate, Interface, Live, NewFlows, Report, 
 use weir_system::numbers::{count, percent, scaled};
 
 use super::{
-    hour::range,
     paint::Paint,
     sheet::{GAP, Piece, Sheet},
     spark::spark,
@@ -19,6 +18,7 @@ use crate::{
     past::{self, Look, Past},
     screen::Screen,
     text::{clean, fit, left, right, width},
+    words::{beginning, date, lasting, range, time},
 };
 
 /// Modes of interfaces that weir is not attached to.
@@ -80,23 +80,8 @@ fn shown(screen: &Screen, paint: Paint) -> Vec<Piece> {
     pieces
 }
 
-/// Where the history begins.
-pub fn beginning(began: Timestamp, now: Timestamp) -> String {
-    format!("history begins {}{} UTC", date(began, now), time(began))
-}
-
-fn time(time: Timestamp) -> String {
-    time.strftime("%H:%M:%S").to_string()
-}
-
 fn age(since: Timestamp, now: Timestamp) -> i64 {
     now.duration_since(since).max(SignedDuration::ZERO).as_secs()
-}
-
-/// The day of a time with a blank, unless it is the day of `now`.
-fn date(time: Timestamp, now: Timestamp) -> String {
-    let day = |time: Timestamp| time.strftime("%Y-%m-%d ").to_string();
-    if day(time) == day(now) { String::new() } else { day(time) }
 }
 
 /// A time that has passed, and that it has. A span has the length that was asked for, also if less of it is known.
@@ -127,15 +112,6 @@ fn ago(time: Timestamp, now: Timestamp) -> String {
         seconds @ 7200..172_800 => format!("{} h ago", seconds / 3600),
         seconds => format!("{} d ago", seconds / 86_400),
     }
-}
-
-/// A duration in words, to the second.
-pub fn lasting(duration: SignedDuration) -> String {
-    let seconds = (duration.as_millis() + 500) / 1000;
-    let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
-    let parts: Vec<_> =
-        parts.into_iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count} {unit}")).collect();
-    if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
 }
 
 /// The window of a report, and the time since its end.

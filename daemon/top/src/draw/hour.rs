@@ -3,8 +3,12 @@
 use weir_report::{Estimate, KeyHistory, KeyWindow, Tally};
 use weir_system::numbers::scaled;
 
-use super::{head::lasting, paint::Paint, sheet::Piece, spark::BLOCKS};
-use crate::{list::By, text::clean};
+use super::{paint::Paint, sheet::Piece, spark::BLOCKS};
+use crate::{
+    list::By,
+    text::clean,
+    words::{lasting, range},
+};
 
 /// One step a column.
 const COLUMNS: i64 = 60;
@@ -118,10 +122,4 @@ fn in_words(part: Option<&KeyWindow>, by: By) -> (String, String) {
         Some(estimate) if listed == windows => (range(&estimate, text), String::new()),
         Some(estimate) => (range(&estimate, text), format!("  in the list in {listed} of {windows} windows")),
     }
-}
-
-/// Both bounds, or the number if it is exact.
-pub fn range(estimate: &Estimate, text: impl Fn(u64) -> String) -> String {
-    let [lower, upper] = [text(estimate.lower), text(estimate.upper)];
-    if lower == upper { lower } else { format!("{lower} to {upper}") }
 }

@@ -14,8 +14,8 @@ mod whisker;
 
 use ratatui::{buffer::Buffer, layout::Rect};
 
+pub use self::paint::Paint;
 use self::sheet::{GAP, Piece, Sheet};
-pub use self::{head::beginning, paint::Paint};
 use crate::{
     filter::WORDS,
     past::SPANS,
