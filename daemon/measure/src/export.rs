@@ -17,7 +17,7 @@ use weir_sketch::{HyperLogLog, Spread, Weight as _};
 use crate::{
     answer::parts,
     closed::Closed,
-    heavy_hitters::{HeavyHitters, KeyEstimate},
+    heavy_hitters::KeyEstimate,
     question::{Views, sketch::ViewSketch},
     uncertainty::Uncertainty,
 };
@@ -120,7 +120,7 @@ impl Largest {
     fn read(sketch: &ViewSketch, count: usize, guess: Tally) -> Self {
         // From window to window, a list changes by less than a quarter.
         let least = Metric::each(|metric| metric.of(guess) / 4 * 3);
-        let others = sketch.hitters().map_or_else(Tally::default, HeavyHitters::most_of_others);
+        let others = sketch.most_of_others();
         let mut largest = Self { near: Vec::with_capacity(ROOM_PER_KEY * count), count, least, others };
         match sketch.hitters() {
             Some(hitters) => hitters.bounded().for_each(|(upper, held)| largest.offer(upper, held)),
