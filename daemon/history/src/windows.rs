@@ -223,7 +223,13 @@ impl Windows {
 
     /// The union of all windows that touch this time; `None` if there are none.
     pub fn span(&self, time: &Time) -> Option<Union> {
-        let (cut, windows) = self.cut(time);
+        let cut = self.cut(time);
+        // The windows of this time alone: then windows that are added later do not change the answer.
+        let numbered = self.selected(cut, time).flat_map(|(block, from, to)| {
+            let is_its = |(number, past): &(u64, PastWindow)| (from..to).contains(number) && time.is_touched(past);
+            block.numbered().filter(is_its).collect::<Vec<_>>()
+        });
+        let windows = numbered.map(|(_, past)| past).filter(|past| past.windows == 1).count() as u64;
         let mut all = None;
         let mut known = Vec::new();
         self.walk(cut, time, |kept| {
@@ -246,12 +252,12 @@ impl Windows {
     /// Calls `each` with all windows that touch this time, the oldest first. Where there are very many, those are five
     /// minutes at a time.
     pub fn each(&self, time: &Time, mut each: impl FnMut(&Kept)) {
-        let (cut, _) = self.cut(time);
+        let cut = self.cut(time);
         self.walk(cut, time, |kept| kept.iter().for_each(&mut each));
     }
 
-    /// The number before which windows of this time are taken five minutes at a time, and how many windows remain.
-    fn cut(&self, time: &Time) -> (u64, u64) {
+    /// The number before which windows of this time are taken five minutes at a time.
+    fn cut(&self, time: &Time) -> u64 {
         let mut cut = self.first_single();
         let singles = |cut| {
             let blocks = self.single.all().filter(|block| block.next() > cut && time.touches(block));
@@ -260,7 +266,7 @@ impl Windows {
         if singles(cut) > SINGLE_MAX {
             cut = self.many.next().max(self.single.first());
         }
-        (cut, singles(cut).max(1))
+        cut
     }
 
     /// Calls `each` with the windows of each block that touch this time.

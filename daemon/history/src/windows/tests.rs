@@ -89,6 +89,19 @@ fn the_union_of_a_few_windows_equals_that_of_their_reports() {
     }
 }
 
+#[test]
+fn a_time_that_has_passed_has_the_same_answer_however_many_windows_follow() {
+    let (mut windows, mut random, mut told) = (Windows::new(MIB, Addresses::Full), Random(9), Vec::new());
+    for nth in 0..200 {
+        add(&mut windows, &usual(nth, &mut random));
+        if nth >= 8 {
+            told.push(windows.span(&between(20, 60)).unwrap());
+        }
+    }
+    assert_eq!((told[0].windows, told[0].unique.src_ip.upper), (4, 4 * 1016), "as close as in the reports");
+    assert!(told.iter().all(|one| *one == told[0]), "{:?}", told.iter().find(|one| **one != told[0]));
+}
+
 /// A day of 8,640 windows, calm or flooded: memory stays within the plan, all sums in reach are exact, and every bound
 /// holds.
 #[test]
