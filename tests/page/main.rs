@@ -380,6 +380,11 @@ fn the_keyboard_alone_suffices() -> Result<()> {
         browser.press("ArrowDown", false)?;
         browser.wait_for("a row that has the focus", "document.activeElement.closest('tr[data-key]')")?;
         browser.press("ArrowDown", false)?;
+        // The next window has other rows; a row still has the focus.
+        let about = "document.querySelector('#lists').textContent.match(/Window [^ ]+/)?.[0]";
+        let window = browser.wait_for("a window", about)?;
+        browser.wait_for("the next window", &format!("{about} !== {window}"))?;
+        browser.wait_for("a row that kept the focus", "document.activeElement.closest('tr[data-key]')")?;
         browser.press("Enter", false)?;
         hash(&mut browser, "key=src_ip")?;
         browser.wait_for("the details", "document.getElementById('detail').open")?;

@@ -271,7 +271,10 @@ export class Table {
   // `link(question)` is the address of a row's details.
   show(list, measure, link, rows, empty) {
     this.turn += 1;
-    const focused = document.activeElement?.closest?.("tr[data-key]")?.dataset.key;
+    const holder = document.activeElement?.closest?.("tr[data-key]");
+    // A drawing that is interrupted may have replaced the row with the focus already.
+    const before = this.isFilling && document.activeElement === document.body ? this.drawing.focused : null;
+    const focused = holder && this.place.contains(holder) ? { key: holder.dataset.key, at: holder.sectionRowIndex } : before;
     if (rows.length === 0) {
       this.body = null;
       this.isFilling = false;
@@ -326,8 +329,12 @@ export class Table {
     // Observed anew, it says whether it is still near.
     this.near.unobserve(this.more);
     if (!this.more.hidden) this.near.observe(this.more);
-    // A row that was replaced has lost the focus. It does not take it from where the reader has gone meanwhile.
-    if (focused && document.activeElement === document.body) this.body.querySelector(`tr[data-key="${CSS.escape(focused)}"] a`)?.focus({ preventScroll: true });
+    // A row that was replaced has lost the focus; if it is gone, the one in its place gets it. It does not take it from
+    // where the reader has gone meanwhile.
+    if (focused && document.activeElement === document.body) {
+      const row = this.body.querySelector(`tr[data-key="${CSS.escape(focused.key)}"]`) ?? this.body.rows[Math.min(focused.at, this.body.rows.length - 1)];
+      row?.querySelector("a").focus({ preventScroll: true });
+    }
   }
 
   row({ rank, key, amount, question: asked }, { measure, full, link, columns }) {
