@@ -469,7 +469,7 @@ fn a_row_tells_everything_about_itself() -> Result<()> {
 
 fn before_the_first_report_it_says_so() -> Result<()> {
     weir_tests::quiet::one_window();
-    let watched = Watched::start("report: {interval: 1h}\nseen_flows: {generation: 1h}\n")?;
+    let watched = Watched::start(weir_tests::quiet::ONE_WINDOW)?;
     let mut browser = Browser::start(&watched.pair.observer)?;
     browser.open(PAGE)?;
     browser.wait_for("words", "document.getElementById('list')?.textContent.includes('no window has ended')")?;
