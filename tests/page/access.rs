@@ -59,7 +59,8 @@ const FOCUS: &str = "(() => { const one = document.activeElement; if (!one || on
     return one.closest('tr[data-key]') ? 'row' : (one.closest('[id]')?.id ?? one.className); })()";
 
 pub fn tab_reaches_everything() -> Result<()> {
-    let mut watched = Watched::start("report: {interval: 1h, first_window: 1h, top: 20}\nseen_flows: {generation: 1h}\n")?;
+    let mut watched =
+        Watched::start("report: {interval: 1h, first_window: 1h, top: 20}\nseen_flows: {generation: 1h}\n")?;
     watched.with_traffic(|pair, _| {
         let mut browser = Browser::start(&pair.observer)?;
         browser.set_screen(Screen { width: 1280, height: 900, is_dark: false })?;
