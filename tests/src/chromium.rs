@@ -211,7 +211,11 @@ impl Browser {
     pub fn wait_for(&mut self, what: &str, expression: &str) -> Result<Value> {
         let test = format!("(() => {{ const value = {expression}; return value ? value : null; }})()");
         let found = clock::wait_for(what, PATIENCE, || {
-            let value = self.value(&test)?;
+            let value = match self.value(&test) {
+                // Another page is about to replace this one.
+                Err(error) if format!("{error:#}").contains("Inspected target navigated") => Value::Null,
+                value => value?,
+            };
             Ok((!value.is_null()).then_some(value))
         });
         found.with_context(|| {
