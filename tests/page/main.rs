@@ -385,8 +385,8 @@ fn the_keyboard_alone_suffices() -> Result<()> {
         let window = browser.wait_for("a window", about)?;
         browser.wait_for("the next window", &format!("{about} !== {window}"))?;
         browser.wait_for("a row that kept the focus", "document.activeElement.closest('tr[data-key]')")?;
-        browser.press("Enter", false)?;
-        hash(&mut browser, "key=src_ip")?;
+        let details = "location.hash.includes('key=src_ip')";
+        access::press_until(&mut browser, &["ArrowDown", "Enter"], "details of a source", details)?;
         browser.wait_for("the details", "document.getElementById('detail').open")?;
         browser.press("Escape", false)?;
         browser.wait_for("no details", "!document.getElementById('detail').open && !location.hash.includes('key=')")?;
@@ -409,9 +409,13 @@ fn the_keyboard_alone_suffices() -> Result<()> {
         browser.value("document.querySelector('[data-span=more]').focus()")?;
         browser.press("Enter", false)?;
         browser.wait_for("the form", "document.querySelector('#spans details').open")?;
-        browser.value("(() => { const { From, To } = document.querySelector('.pick').elements; From.value = To.value; \
-                       document.querySelector('.pick button').click(); })()")?;
-        browser.wait_for("what is wrong", "document.querySelector('.pick .hint').textContent.includes('must be before')")?;
+        // The form may be drawn anew meanwhile, with the time of the page.
+        browser.wait_for(
+            "what is wrong",
+            "(() => { const { From, To } = document.querySelector('.pick').elements; From.value = To.value; \
+             document.querySelector('.pick button').click(); \
+             return document.querySelector('.pick .hint').textContent.includes('must be before'); })()",
+        )?;
         browser.value("document.querySelector('.pick button').focus()")?;
         browser.press("Escape", false)?;
         browser.wait_for("no form", "!document.querySelector('#spans details').open")?;
