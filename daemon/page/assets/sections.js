@@ -316,6 +316,7 @@ export class Table {
       const old = this.body.rows[nth];
       if (old) old.replaceWith(made);
       else this.body.append(made);
+      if (focused?.key === made.dataset.key) this.refocus(made);
     }
     this.isFilling = nth < end;
     this.place.ariaBusy = String(this.isFilling);
@@ -329,12 +330,13 @@ export class Table {
     // Observed anew, it says whether it is still near.
     this.near.unobserve(this.more);
     if (!this.more.hidden) this.near.observe(this.more);
-    // A row that was replaced has lost the focus; if it is gone, the one in its place gets it. It does not take it from
-    // where the reader has gone meanwhile.
-    if (focused && document.activeElement === document.body) {
-      const row = this.body.querySelector(`tr[data-key="${CSS.escape(focused.key)}"]`) ?? this.body.rows[Math.min(focused.at, this.body.rows.length - 1)];
-      row?.querySelector("a").focus({ preventScroll: true });
-    }
+    // The row with the focus may have moved up; if it is gone, the one in its place gets the focus.
+    if (focused) this.refocus(this.body.querySelector(`tr[data-key="${CSS.escape(focused.key)}"]`) ?? this.body.rows[Math.min(focused.at, this.body.rows.length - 1)]);
+  }
+
+  // A row that was replaced has lost the focus. It does not take it from where the reader has gone meanwhile.
+  refocus(row) {
+    if (document.activeElement === document.body) row?.querySelector("a").focus({ preventScroll: true });
   }
 
   row({ rank, key, amount, question: asked }, { measure, full, link, columns }) {
