@@ -279,13 +279,15 @@ pub fn amount(row: &Row) -> Option<Amount> {
     }
 }
 
-/// How far the true number may be from the estimate: `exact`, `+` and `-` in one direction, `±` in both.
+/// How far the true number may be from the estimate: `exact`, `+` and `-` in one direction, `±` in both. If it may be
+/// more than twice the estimate, `≤` and the upper bound.
 pub fn away(estimate: &Estimate, text: impl Fn(u64) -> String) -> String {
     let Estimate { value, lower, upper, sampled: _ } = *estimate;
     match (value.saturating_sub(lower), upper.saturating_sub(value)) {
         (0, 0) => "exact".to_owned(),
         (0, up) => format!("+{}", text(up)),
         (down, 0) => format!("-{}", text(down)),
+        (_, up) if up > value => format!("≤{}", text(upper)),
         (down, up) => format!("±{}", text(down.max(up))),
     }
 }
@@ -307,9 +309,15 @@ mod tests {
 
     #[test]
     fn an_error_has_two_signs_only_in_two_directions() {
-        for (value, lower, upper, text) in
-            [(5, 5, 5, "exact"), (5, 5, 9, "+4"), (5, 2, 5, "-3"), (5, 4, 8, "±3"), (0, 0, 7, "+7")]
-        {
+        for (value, lower, upper, text) in [
+            (5, 5, 5, "exact"),
+            (5, 5, 9, "+4"),
+            (5, 2, 5, "-3"),
+            (5, 4, 8, "±3"),
+            (5, 4, 10, "±5"),
+            (5, 4, 11, "≤11"),
+            (0, 0, 7, "+7"),
+        ] {
             let estimate = Estimate { value, lower, upper, sampled: None };
             assert_eq!(away(&estimate, |number| number.to_string()), text);
         }

@@ -36,7 +36,7 @@ const READING: [(&str, &str, For); 27] = [
     ("exact", "the number is the truth", For::All),
     ("at least", "lower bound, orders the rows; at most: the upper bound", For::Fleets),
     ("at least", "a lower bound: the truth may be more", For::One),
-    ("+, -, ±", "how far the truth may be above, below, or on either side", For::All),
+    ("+, -, ±, ≤", "how far off it may be: more, less, either; at most this", For::All),
     ("99 % sure", "probability that all bounds of a list hold; certain: always", For::All),
     ("share", "of the traffic of the window or span, in bytes or packets", For::All),
     ("?", "after the rank: another key may belong there instead", For::Fleets),
