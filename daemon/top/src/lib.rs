@@ -24,7 +24,6 @@ mod list;
 mod names;
 mod past;
 mod picture;
-mod ptr;
 mod screen;
 mod source;
 mod terminal;
