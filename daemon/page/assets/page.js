@@ -4,7 +4,7 @@ import { RateChart, bar, steps as stepsOf } from "./chart.js";
 import { byId, estimate, h, number, put } from "./dom.js";
 import { answered, isStandard, lists, nameServices, ordering, question, readQuestion, related, sameKey, show, view } from "./lists.js";
 import { Measure, Table, alerts, cost, distinct, footer, ledger, ledgerName, mix, troubles, trust } from "./sections.js";
-import { Rates, Seconds, ask } from "./source.js";
+import { Delay, Rates, Seconds, ask } from "./source.js";
 import { clock, day, duration, grouped, plural, scaled } from "./units.js";
 
 // How many seconds the charts of now show.
@@ -24,6 +24,7 @@ const data = {
   router: null, unknown: null, live: null, liveWhy: null, span: null, spanWhy: null, spanOf: null, past: null, pastWhy: null, isOff: null, services: false,
 };
 const rates = new Rates();
+let delay = new Delay();
 const charts = new Map();
 
 // The state.
@@ -236,6 +237,7 @@ function renderTrust(of) {
   if (data.unknown) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "Unknown router: "), `${data.unknown}.`));
   else if (isLate()) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "This router is late: "), `its last window ended ${moment(data.router.last.window_end)} UTC, and nothing came for three windows and 30 seconds. The numbers below are those of its last report.`));
   if (data.broken) notices.unshift(h("p", { class: "notice bad" }, h("b", null, `Connection lost at ${clock(data.broken.at)} UTC: `), `${data.broken.why}. Trying again; the numbers below are those of before.`));
+  else if (delay.seconds(Date.now()) > 0) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "Messages come late: "), `up to ${Math.round(delay.seconds(Date.now()))} seconds after weir sent them. Does a proxy in between hold them back? The rates below are of that time.`));
   if (of.isWrong) notices.push(h("p", { class: "notice" }, "The address has from= and to= that are no time in UTC, such as 2026-11-20T08:00:00Z, or end before they begin: this is now."));
   for (const text of missing(report)) notices.push(h("p", { class: "notice" }, text));
   const texts = notices.map((notice) => notice.textContent).join();
@@ -697,6 +699,7 @@ function watch() {
   const seconds = new Seconds({
     opened: () => {
       isFirst = true;
+      delay = new Delay();
       Object.assign(data, { isLive: true, broken: null });
       loadReport();
     },
@@ -708,6 +711,7 @@ function watch() {
     },
     take: (second) => {
       data.second = second;
+      delay.take(Date.parse(second.time), Date.now());
       rates.take(second);
       // Now, so that no second is missing between what is remembered and what comes.
       if (isFirst) loadPast();
@@ -721,6 +725,8 @@ function watch() {
     },
   });
   seconds.start();
+  // While none comes, nothing else draws.
+  setInterval(() => renderTrust(state()), EVERY);
   loadReport();
 }
 
