@@ -58,7 +58,7 @@ use weir_datapath::{
     object_sha256, tap,
 };
 use weir_deliver::{
-    sink::{self, OpenError},
+    sink,
     spool::{
         command::{self, SpoolError, Spools},
         root::SpoolRoot,
@@ -707,8 +707,8 @@ impl From<RunError> for Failure {
             RunError::Attach(AttachError::NotFound { .. })
             | RunError::Key(_)
             | RunError::Geo(_)
-            | RunError::Budget(_)
-            | RunError::Sink(OpenError::Http(_)) => Exit::Usage,
+            | RunError::Budget(_) => Exit::Usage,
+            RunError::Sink(error) if error.is_mistake() => Exit::Usage,
             RunError::Kernel(_)
             | RunError::Taken(_)
             | RunError::Attach(_)

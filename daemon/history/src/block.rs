@@ -10,7 +10,7 @@
 use jiff::Timestamp;
 use thiserror::Error;
 use weir_config::Addresses;
-use weir_report::{FromJson, PastWindow, Report, Union};
+use weir_report::{FromJson, PastWindow, Union};
 
 use crate::packed::Packer;
 
@@ -18,11 +18,6 @@ const MAGIC: [u8; 8] = *b"weirhst1";
 const HEAD: usize = 37;
 /// Bytes of an observer's identity.
 const OBSERVER: usize = 8;
-
-/// How much of addresses a report shows, as it says itself. An unknown name is treated as the strictest one.
-pub fn addresses_of(report: &Report) -> Addresses {
-    report.addresses.as_deref().map_or(Addresses::Full, |name| Addresses::from_name(name).unwrap_or(Addresses::None))
-}
 
 /// A window of the history, or several together.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,7 +18,7 @@ use weir_system::{clock, privileges, sandbox};
 
 use crate::{
     answer::{self, POINTS, POINTS_MAX},
-    block::{Open, addresses_of},
+    block::Open,
     disk::Disk,
     of_key::{self, OfKey},
     seconds::{Carried, Seconds},
@@ -241,7 +241,7 @@ impl Recorder {
     }
 
     fn add(&mut self, report: &Report) {
-        let (kept, addresses) = (of_report(report), addresses_of(report));
+        let (kept, addresses) = (of_report(report), report.shown_addresses());
         let number = self.windows.single().next();
         let closed = self.windows.add(&kept, addresses);
         let Some(disk) = &mut self.disk else { return };

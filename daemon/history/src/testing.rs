@@ -8,10 +8,7 @@ use weir_report::{
     TopSource, TopUnlisted, Unique,
 };
 
-use crate::{
-    block::addresses_of,
-    windows::{Closed, Windows, of_report},
-};
+use crate::windows::{Closed, Windows, of_report};
 
 static GOLDEN: LazyLock<Report> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap());
@@ -134,6 +131,6 @@ pub fn worst(nth: i64, random: &mut Random) -> Report {
 }
 
 pub fn add(windows: &mut Windows, report: &Report) -> Closed {
-    let addresses = addresses_of(report);
+    let addresses = report.shown_addresses();
     windows.add(&of_report(report), addresses)
 }

@@ -39,6 +39,7 @@ use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weir_config::Addresses;
 
 pub use alert::{Alert, Evidence};
 pub use encoded::Encoded;
@@ -139,6 +140,14 @@ pub struct Report {
     /// The cost of measuring and reporting.
     #[serde(rename = "self")]
     pub self_metrics: SelfMetrics,
+}
+
+impl Report {
+    /// How much of addresses it shows. If it has a name that this version does not know, that is the strictest one.
+    pub fn shown_addresses(&self) -> Addresses {
+        let name = self.addresses.as_deref();
+        name.map_or(Addresses::Full, |name| Addresses::from_name(name).unwrap_or(Addresses::None))
+    }
 }
 
 /// The window of a report.
