@@ -8,10 +8,10 @@ use ureq::{
     http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header},
 };
 use weir_config::{self as config, Compress};
-use weir_system::text::with_causes;
 
 use super::{
     answer::{may_pass, refusal, retry_after},
+    failure::explained,
     secret::{SecretError, SecretHeader},
     tls::{self, PemError},
     transport::{AnsweredEarly, Connections, Names},
@@ -33,6 +33,8 @@ pub(in crate::sink) struct Client {
     secrets: Vec<SecretHeader>,
     compress: Compress,
     early: AnsweredEarly,
+    /// Host and port of the proxy, if there is one.
+    proxy: Option<String>,
 }
 
 /// Why a collector cannot be used as configured.
@@ -74,6 +76,7 @@ impl Client {
             None => Proxy::try_from_env(),
         };
         let (named, tunnel) = divided(proxy, &uri);
+        let proxy = named.as_ref().or(tunnel.as_ref()).map(|proxy| format!("{}:{}", proxy.host(), proxy.port()));
         if let Some(value) = named.as_ref().and_then(credentials) {
             all.insert(header::PROXY_AUTHORIZATION, value);
         }
@@ -93,7 +96,7 @@ impl Client {
         let names = Names::new(named.map(|proxy| proxy.uri().clone()));
         let agent = Agent::with_parts(agent, connections, names);
         let (secrets, compress) = (SecretHeader::of(settings), settings.compress);
-        Ok(Self { agent, uri, headers: all, secrets, compress, early })
+        Ok(Self { agent, uri, headers: all, secrets, compress, early, proxy })
     }
 
     /// Reads the files with secrets, as each request does, except for those that `is_excepted` selects.
@@ -125,7 +128,8 @@ impl Client {
     pub(in crate::sink) fn post(&self, batch: &[Item], parts: &[&[u8]]) -> Result<Vec<u8>, DeliveryError> {
         let request = self.request(batch, parts)?;
         let _ = self.early.take();
-        let mut response = self.agent.run(request).map_err(|error| DeliveryError::unavailable(with_causes(&error)))?;
+        let explained = |error| DeliveryError::unavailable(explained(&error, &self.uri, self.proxy.as_deref()));
+        let mut response = self.agent.run(request).map_err(explained)?;
         let status = response.status();
         if status.is_success() && self.early.take() {
             let message = format!("{status}, but before the server had read the request: it has not taken anything");

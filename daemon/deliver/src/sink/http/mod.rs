@@ -2,6 +2,7 @@
 
 mod answer;
 mod client;
+mod failure;
 mod format;
 mod secret;
 #[cfg(test)]
