@@ -295,6 +295,7 @@ mod tests {
         let mut interface = serde_json::from_slice::<Report>(&encoded("a/b/1").line).unwrap().interfaces.remove(0);
         interface.ledger.uncertain = Some(Uncertain { packets: uncertain, bytes: uncertain });
         report.interfaces = vec![interface];
+        report.top.unlisted.sources = None;
         report.top.sources = (1..).zip(&all[..10]).map(row).collect();
         let none = of_report(Addresses::None, report.clone());
         assert_eq!(none.top.sources[0].bytes.upper, truth.iter().sum::<u64>() + 70);
