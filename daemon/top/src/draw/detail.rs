@@ -133,7 +133,11 @@ fn in_lists(screen: &mut Screen, key: &Key, has_peers: bool, place: (usize, Pain
                 rows.extend(row(&measure, entry.amount, &format!("{}{whose}", list.name), key, place));
             }
         }
-        lines.extend(captioned(&format!("in the lists of {window}"), rows, place.1));
+        lines.extend(captioned(
+            &format!("in the lists of {window}; % of all, of a view: of what it matched"),
+            rows,
+            place.1,
+        ));
     }
     lines
 }
