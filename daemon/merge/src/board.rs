@@ -465,7 +465,7 @@ mod tests {
         let fleet = shown(&board, 181);
         assert_eq!(window(&fleet), Some([120, 180]));
         assert_eq!((trouble(&fleet, "a"), trouble(&fleet, "b")), (None, Some("late: no report for 2m 1s")));
-        assert_eq!(fleet.facts[0], Fact { text: "routers 1/2".to_owned(), is_good: false });
+        assert_eq!(fleet.facts[0], Fact::judged("routers 1/2", false));
         let rates = |router: usize| fleet.routers[router].rates.iter().map(Option::is_some).collect::<Vec<_>>();
         assert_eq!(rates(0), [true; 18]);
         assert_eq!(rates(1), [[true; 6], [false; 6], [false; 6]].concat());

@@ -31,6 +31,8 @@ const OBSERVER_MAX: usize = 30;
 const RATE: usize = 12;
 /// From this width, in columns, there is room for more.
 const WIDE: usize = 100;
+/// One line in this many, of those that are left, is for facts about reliability.
+const LINES_PER_FACTS: usize = 6;
 /// A report that is older than this, in seconds, is late, unless its window is as long.
 const LATE: f64 = 15.0;
 /// The lists of the open window come each second. If they are this old, in seconds, something is wrong.
@@ -261,7 +263,7 @@ pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
         return facts(&weir_report::trust(&past.union.interfaces, None), sheet, paint);
     }
     if let Some(fleet) = &screen.fleet {
-        facts(&fleet.facts, sheet, paint);
+        all_facts(&fleet.facts, sheet, paint);
         return sheet.line([Piece::new(clean(&fleet.note), paint.faint())]);
     }
     let Some(report) = screen.report.as_ref() else {
@@ -275,10 +277,36 @@ pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     facts(&weir_report::trust(&report.interfaces, screen.second.as_ref()), sheet, paint);
 }
 
-/// Draws all facts, in as many lines as they need: what is left out would be taken for good.
+/// Draws how reliable the numbers are. Where there is little room, what is wrong stays.
 fn facts(all: &[Fact], sheet: &mut Sheet<'_>, paint: Paint) {
+    let most = (sheet.left() / LINES_PER_FACTS).max(1);
+    let mut shown: Vec<&Fact> = all.iter().collect();
+    while lines_of(&shown, sheet.columns()) > most
+        && let Some(last) = shown.iter().rposition(|fact| fact.verdict != Verdict::Bad)
+    {
+        shown.remove(last);
+    }
+    all_facts(shown, sheet, paint);
+}
+
+/// How many lines these facts need.
+fn lines_of(facts: &[&Fact], columns: usize) -> usize {
+    let (mut lines, mut used) = (1, 0);
+    for fact in facts {
+        let own = width(&fact.text);
+        if used > 0 && used + own > columns {
+            (lines, used) = (lines + 1, 0);
+        }
+        lines += own.saturating_sub(1) / columns.max(1);
+        used += own + GAP;
+    }
+    lines
+}
+
+/// Draws facts, in as many lines as they need.
+fn all_facts<'f>(facts: impl IntoIterator<Item = &'f Fact>, sheet: &mut Sheet<'_>, paint: Paint) {
     let columns = sheet.columns();
-    sheet.wrap(all.iter().flat_map(|Fact { text, verdict }| {
+    sheet.wrap(facts.into_iter().flat_map(|Fact { text, verdict }| {
         let style = match verdict {
             Verdict::Good => paint.good(),
             Verdict::Neutral => paint.plain(),
