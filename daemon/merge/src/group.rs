@@ -9,7 +9,10 @@ use weir_config::{
     view::{By, Field, ViewKey},
 };
 use weir_measure::question::Views;
-use weir_report::sketches::{KeySums, ListSketch, ListUnion, Mismatch};
+use weir_report::{
+    Account,
+    sketches::{KeySums, ListSketch, ListUnion, Mismatch},
+};
 use weir_sketch::{
     Estimate, Geometry, HyperLogLog, Spread, Spreader, Weight as _, hyperloglog::CONFIDENCE,
     spread::CONFIDENCE as SPREAD_CONFIDENCE,

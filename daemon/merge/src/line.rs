@@ -10,7 +10,7 @@ use weir_report::{
     Account, Part, Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA,
     sketches::{ListSketch, decode, key_id},
 };
-use weir_sketch::{HyperLogLog, Image as _, Spread, Weight as _, datasketches::hll};
+use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
 
 use crate::input::Line;
 
