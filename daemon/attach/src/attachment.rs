@@ -698,6 +698,36 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_that_is_not_measured_says_why() {
+        let present = Present { ifindex: 2, xdp: None, address: None, renamed: None, number: 1 };
+        let order = |urgency, before| Ordered { present, urgency, before, is_fresh: false, by_socket: false };
+        let mut one = Attachment::new(0, "eth0", Way::Ingress);
+        let state = |one: &Attachment| (one.obtained, one.trouble().map(str::to_owned));
+        let why = |obtained, why: &str| (obtained, Some(why.to_owned()));
+        assert_eq!(state(&one), why(Obtained::Absent, ABSENT));
+        one.order(order(Urgency::Named, one.obtained));
+        assert_eq!(state(&one), why(Obtained::Waiting, WAITS));
+        assert!(!one.is_refused("the driver has no XDP".to_owned()), "it keeps its slot");
+        assert_eq!(state(&one), why(Obtained::Refused, "the driver has no XDP"), "it is there");
+        // Until another attempt succeeds.
+        one.order(order(Urgency::Refused, one.obtained));
+        assert_eq!(state(&one), why(Obtained::Refused, "the driver has no XDP"));
+        one.attach(present);
+        one.obtained = Obtained::Native;
+        assert_eq!(state(&one), (Obtained::Native, None));
+        one.end();
+        for (is_there, is_released, expected) in [
+            (true, true, why(Obtained::Detached, DETACHED)),
+            (false, true, why(Obtained::Absent, ABSENT)),
+            (true, true, why(Obtained::Detached, DETACHED)),
+            (true, false, why(Obtained::Absent, ABSENT)),
+        ] {
+            one.is_idle(Duration::ZERO, is_there, is_released);
+            assert_eq!(state(&one), expected);
+        }
+    }
+
+    #[test]
     fn an_interface_may_have_a_temporary_name() {
         let rules = [rule("eth0", Direction::Ingress), rule("eth1", Direction::Ingress)];
         let mut one = attached(0, "eth0", Way::Ingress, 2);

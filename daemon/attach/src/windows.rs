@@ -100,10 +100,15 @@ impl Attachments<'_> {
             .as_ref()
             .and_then(SharedSlot::trouble)
             .map(|trouble| format!("{}: {trouble}", shared_slot::NAME));
-        let held_up = self.is_held_up().then(|| HELD_UP.to_owned());
+        let held_up = self.held_up().map(str::to_owned);
         let waiting = self.waiting();
         let wait = self.said_to_wait.then(|| format!("{waiting} directions of interfaces are {WAITS}"));
         self.slots.iter().filter_map(of).chain(self.refusals()).chain(shared).chain(held_up).chain(wait).collect()
+    }
+
+    /// Why weir does not know whether its programs are where it left them, if it cannot ask the kernel.
+    fn held_up(&self) -> Option<&'static str> {
+        self.is_held_up().then_some(HELD_UP)
     }
 
     /// The refused interfaces that have no slot, with the reason.
@@ -118,7 +123,7 @@ impl Attachments<'_> {
     /// What was measured in a window with these ledgers, by slot, and how completely. Frees the slots of interfaces
     /// that are gone for good.
     pub fn close(&mut self, ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
-        let mut all = Vec::new();
+        let (mut all, held_up) = (Vec::new(), self.held_up());
         for slot in 0..self.slots.len() {
             let Some(place) = self.slots.get_mut(slot) else { continue };
             let Some(attachment) = place else { continue };
@@ -140,7 +145,7 @@ impl Attachments<'_> {
                 coverage: compared.packets,
                 coverage_bytes: compared.bytes,
                 blind: attachment.blind.take(),
-                trouble: attachment.trouble().map(str::to_owned),
+                trouble: attachment.trouble().or(held_up).map(str::to_owned),
             });
             attachment.changed = false;
             // An interface may still count a packet while it is being detached.
@@ -163,9 +168,9 @@ impl Attachments<'_> {
 
     /// Each measured interface and direction as it is now.
     pub fn now(&self) -> Vec<InterfaceNow<'_>> {
-        let mut all = Vec::new();
+        let (mut all, held_up) = (Vec::new(), self.held_up());
         for (slot, one) in self.slots.all().filter(|(_, one)| !one.is_coming && !one.is_tried_again()) {
-            let (way, trouble) = (Some(one.way), one.trouble().map(Cow::from));
+            let (way, trouble) = (Some(one.way), one.trouble().or(held_up).map(Cow::from));
             all.push(InterfaceNow { slot, name: &one.name, way, obtained: one.obtained, trouble });
         }
         if let Some(shared) = self.shared.as_ref().filter(|shared| shared.has_members()) {

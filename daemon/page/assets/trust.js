@@ -1,6 +1,6 @@
 // Whether a reader may rely on the numbers: the rules and words of daemon/report/src/trust.rs. A test compares the two.
 
-import { count, percent } from "./units.js";
+import { count, fixed, percent } from "./units.js";
 
 // In any other mode weir does not see the packets of an interface.
 const MEASURED = new Set(["xdp-native", "xdp-generic", "tcx", "tc", "afpacket", "replay", "others"]);
@@ -31,7 +31,7 @@ function attachment(all, reasonOf) {
 
 const ofReport = (interfaces) => attachment(interfaces, (one) => {
   if (!isMeasured(one.mode)) return one.mode;
-  return one.unmeasured_seconds === undefined ? null : `for ${one.unmeasured_seconds.toFixed(0)} s`;
+  return one.unmeasured_seconds === undefined ? null : `for ${fixed(one.unmeasured_seconds, 0)} s`;
 });
 
 function ofNow(second) {
@@ -60,7 +60,7 @@ export function facts(interfaces, second) {
   const losing = sum(second?.interfaces ?? [], (of) => of.lost?.packets ?? 0);
   if (losing > 0) all.push(judged(false, `now losing ${count(losing)}`));
   const blind = Math.max(0, ...interfaces.map((of) => of.blind_seconds ?? 0));
-  if (blind > 0) all.push(judged(false, `BLIND ${blind.toFixed(1)} s`));
+  if (blind > 0) all.push(judged(false, `BLIND ${fixed(blind, 1)} s`));
   if (attached.all > 0 || !attached.isCapture) {
     const now = attached.all - attached.missing;
     all.push(judged(now > 0 && attached.missing === 0, `attached ${now} of ${attached.all}`));
