@@ -421,6 +421,38 @@ fn open_to_all(socket: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Checks that `weir status`, the last report and the last windows together say that the interface is not measured, and
+/// show no rate of it.
+fn is_not_measured_on_any_screen(reloaded: &Reloaded) -> Result<()> {
+    let shown = |arguments: &[&str]| {
+        let ended = Ended::of(Command::new(weir_binary()?).args(arguments).arg("--socket").arg(reloaded.socket()))?;
+        ended.check(0, &[])?;
+        anyhow::Ok(ended.out)
+    };
+    // The window in which weir detached has packets of the time before.
+    clock::wait_for("a window without a packet", TIMEOUT, || {
+        Ok(shown(&["report"])?.contains("kept unknown").then_some(()))
+    })?;
+    let (status, report, together) = (shown(&["status"])?, shown(&["report"])?, shown(&["report", "--last", "5"])?);
+    let of_interface = |text: &str| {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(INTERFACE));
+        line.map(str::to_owned).with_context(|| format!("{INTERFACE} is not shown:\n{text}"))
+    };
+    for text in [&status, &report] {
+        let line = of_interface(text)?;
+        ensure!(line.contains("detached") && line.contains("not measured") && !line.contains("bit/s"), "{text}");
+    }
+    let line = of_interface(&together)?;
+    ensure!(line.contains("detached") && !line.contains("bit/s"), "a part of the time has no rate:\n{together}");
+    for text in [&report, &together] {
+        let words = ["attached 0 of 1", &format!("not measured: {INTERFACE} (detached)")];
+        ensure!(words.iter().all(|words| text.contains(words)), "{text}");
+        ensure!(!text.contains("weir saw none"), "{text}");
+    }
+    ensure!(report.contains("TRAFFIC   not measured"), "{report}");
+    Ok(())
+}
+
 fn it_detaches_when_it_is_told_and_attaches_for_other_interfaces() -> Result<()> {
     let mut reloaded = Reloaded::start(INTERVAL)?;
     let mut oracle = Oracle::new();
@@ -439,6 +471,7 @@ fn it_detaches_when_it_is_told_and_attaches_for_other_interfaces() -> Result<()>
     thread::sleep(Duration::from_millis(1_500));
     reloaded.watch.send(plan(98), &mut Oracle::new())?;
     ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "it has attached again by itself");
+    is_not_measured_on_any_screen(&reloaded)?;
     // It does not attach again after a reload of the same file, or of one with other settings for the same interfaces.
     for (nth, settings) in [INTERVAL, "report: {interval: 1s, top: 7}\n"].into_iter().enumerate() {
         reloaded.write(settings)?;

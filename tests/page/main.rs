@@ -5,6 +5,7 @@ mod access;
 mod expected;
 mod fleet;
 mod http;
+mod trust;
 
 use std::{
     collections::HashMap,
@@ -47,6 +48,8 @@ fn main() -> ExitCode {
         in_browser("before_the_first_report_it_says_so", before_the_first_report_it_says_so),
         in_browser("a_broken_connection_is_shown", a_broken_connection_is_shown),
         in_browser("messages_that_a_proxy_holds_back_are_late", messages_that_a_proxy_holds_back_are_late),
+        in_browser("the_page_trusts_what_the_terminal_trusts", trust::the_page_trusts_what_the_terminal_trusts),
+        in_browser("a_detached_interface_is_not_measured", trust::a_detached_interface_is_not_measured),
         in_browser("every_text_has_enough_contrast", access::every_text_has_enough_contrast),
         in_browser("tab_reaches_everything", access::tab_reaches_everything),
         in_browser("long_lists_are_drawn_by_parts", access::long_lists_are_drawn_by_parts),

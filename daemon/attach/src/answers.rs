@@ -110,7 +110,7 @@ impl Attachments<'_> {
             let Some(attachment) = place else { return Ok(()) };
             let Some(present) = attachment.here() else { return Ok(()) };
             let what = (attachment.rule, attachment.way, present.ifindex, attachment.name.clone());
-            if attachment.is_refused() && !self.rules[attachment.rule].is_named() {
+            if attachment.is_refused(with_causes(&error)) && !self.rules[attachment.rule].is_named() {
                 *place = None;
             }
             self.forget(present.ifindex, what.1)?;

@@ -15,7 +15,7 @@ use weir_system::clock;
 use super::{
     coverage::{Compared, Coverage, Finding, Reading, SeenPackets, Shortage, Unseen},
     netlink::{Device, XdpProgram},
-    obtained::{Obtained, WAITS, kept_back, reason_for_missing},
+    obtained::{ABSENT, DETACHED, Obtained, WAITS, kept_back, reason_for_missing},
     plan::{PlannedAttachment, alias, passes_on},
     readings::Readings,
     sign,
@@ -68,6 +68,8 @@ pub struct Attachment {
     missed: Unseen,
     /// All packets that were seen in all windows so far.
     pub told: SeenPackets,
+    /// Why the kernel refused it; `None` if it did not, or if weir waits for another interface now.
+    pub refusal: Option<String>,
     /// Whether it was not attached, or attached to another interface, for a part of this window.
     pub changed: bool,
     /// Whether the configuration no longer wants it: its slot becomes free once this window is reported.
@@ -192,6 +194,7 @@ impl Attachment {
             left: None,
             missed: Unseen::default(),
             told: SeenPackets::default(),
+            refusal: None,
             changed: false,
             is_leaving: false,
             is_coming: false,
@@ -316,9 +319,15 @@ impl Attachment {
         self.left = self.left.map(|left| Vanished { seen, ..left });
     }
 
-    /// Its interface is currently absent.
-    pub fn is_absent(&mut self, now: Duration) {
+    /// It is neither attached nor ordered, because its interface `is_there` no longer, or was `released` by a user.
+    pub fn is_idle(&mut self, now: Duration, is_there: bool, is_released: bool) {
         self.left = self.left.map(|left| Vanished { since: now, ..left });
+        match self.obtained {
+            Obtained::Blind => {}
+            _ if is_there && is_released => (self.obtained, self.refusal) = (Obtained::Detached, None),
+            Obtained::Refused | Obtained::Detached => (self.obtained, self.refusal) = (Obtained::Absent, None),
+            _ => {}
+        }
     }
 
     /// Starts to compare the counts of the current attachment from this reading on.
@@ -389,7 +398,7 @@ impl Attachment {
     pub fn end(&mut self) -> Option<Present> {
         let here = self.here();
         (self.present, self.ordered, self.nowhere, self.strayed) = (None, None, None, None);
-        self.obtained = Obtained::Gone;
+        (self.obtained, self.refusal) = (Obtained::Gone, None);
         self.changed = true;
         here
     }
@@ -401,7 +410,13 @@ impl Attachment {
 
     /// What currently keeps weir from seeing all its packets.
     pub fn trouble(&self) -> Option<&str> {
-        if self.is_waiting() { Some(WAITS) } else { self.watched.trouble().or(self.kept_back.as_deref()) }
+        let trouble = self.refusal.as_deref().or(self.watched.trouble()).or(self.kept_back.as_deref());
+        match self.obtained {
+            _ if self.is_waiting() => Some(WAITS),
+            Obtained::Absent => Some(ABSENT),
+            Obtained::Detached => Some(DETACHED),
+            _ => trouble,
+        }
     }
 
     /// The attacher has been asked to attach it.
@@ -412,10 +427,12 @@ impl Attachment {
         self.ordered = Some(ordered);
     }
 
-    /// The kernel refused it. Returns whether the slot is free again.
-    pub fn is_refused(&mut self) -> bool {
+    /// The kernel refused it, for this reason. Returns whether the slot is free again.
+    pub fn is_refused(&mut self, reason: String) -> bool {
         let Some(Ordered { before, is_fresh, .. }) = self.ordered.take() else { return false };
-        self.obtained = before;
+        // The program that weir had there may have been removed: then it is still blind.
+        self.obtained = if before == Obtained::Blind { before } else { Obtained::Refused };
+        self.refusal = Some(reason);
         is_fresh
     }
 
@@ -434,7 +451,7 @@ impl Attachment {
             self.watched = self.left.map_or_else(|| Watched::new(now), |left| Watched::returned(left.since, now));
             self.coverage = Coverage::default();
         }
-        (self.present, self.ordered) = (Some(present), None);
+        (self.present, self.ordered, self.refusal) = (Some(present), None, None);
     }
 
     /// Both counts of this attachment; `slot` is its slot.
@@ -678,6 +695,36 @@ mod tests {
         assert_eq!(missed(Departure::Moved, other), (3_000, 0, true));
         let renamed = Some([Tally::new(2_900, 290_000), Tally::default()]);
         assert_eq!(missed(Departure::Deleted, Present { renamed, ..other }), (0, 100, true), "it was renamed then");
+    }
+
+    #[test]
+    fn an_interface_that_is_not_measured_says_why() {
+        let present = Present { ifindex: 2, xdp: None, address: None, renamed: None, number: 1 };
+        let order = |urgency, before| Ordered { present, urgency, before, is_fresh: false, by_socket: false };
+        let mut one = Attachment::new(0, "eth0", Way::Ingress);
+        let state = |one: &Attachment| (one.obtained, one.trouble().map(str::to_owned));
+        let why = |obtained, why: &str| (obtained, Some(why.to_owned()));
+        assert_eq!(state(&one), why(Obtained::Absent, ABSENT));
+        one.order(order(Urgency::Named, one.obtained));
+        assert_eq!(state(&one), why(Obtained::Waiting, WAITS));
+        assert!(!one.is_refused("the driver has no XDP".to_owned()), "it keeps its slot");
+        assert_eq!(state(&one), why(Obtained::Refused, "the driver has no XDP"), "it is there");
+        // Until another attempt succeeds.
+        one.order(order(Urgency::Refused, one.obtained));
+        assert_eq!(state(&one), why(Obtained::Refused, "the driver has no XDP"));
+        one.attach(present);
+        one.obtained = Obtained::Native;
+        assert_eq!(state(&one), (Obtained::Native, None));
+        one.end();
+        for (is_there, is_released, expected) in [
+            (true, true, why(Obtained::Detached, DETACHED)),
+            (false, true, why(Obtained::Absent, ABSENT)),
+            (true, true, why(Obtained::Detached, DETACHED)),
+            (true, false, why(Obtained::Absent, ABSENT)),
+        ] {
+            one.is_idle(Duration::ZERO, is_there, is_released);
+            assert_eq!(state(&one), expected);
+        }
     }
 
     #[test]

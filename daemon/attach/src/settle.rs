@@ -46,7 +46,8 @@ impl Attachments<'_> {
         self.order_missing(&wanted)?;
         let now = clock::now().monotonic;
         for attachment in self.slots.iter_mut().filter(|one| one.here().is_none()) {
-            attachment.is_absent(now);
+            let is_there = devices.iter().any(|device| device.name == attachment.name);
+            attachment.is_idle(now, is_there, self.released.has(&attachment.name));
         }
         let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
         self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
@@ -112,7 +113,11 @@ impl Attachments<'_> {
         for (slot, attachment) in self.slots.numbered() {
             let elsewhere = attachment.nowhere.or(attachment.ordered.map(|ordered| ordered.present.ifindex));
             let ended = if elsewhere.is_some_and(|ifindex| !is_wanted(ifindex, attachment.way)) {
-                attachment.end()
+                let ended = attachment.end();
+                if self.released.has(&attachment.name) {
+                    attachment.obtained = Obtained::Detached;
+                }
+                ended
             } else {
                 match attachment.fate(&self.rules, wanted, &gone) {
                     Some(Fate::Gone)

@@ -176,8 +176,19 @@ impl SharedSlot {
         self.members.values().find_map(|member| member.watched.trouble())
     }
 
+    /// Whether there are members, apart from those that the kernel has refused.
+    pub fn has_members(&self) -> bool {
+        self.members.values().any(|member| !member.was_refused || !member.is_waiting())
+    }
+
+    /// How they are seen.
+    pub fn obtained(&self) -> Obtained {
+        let is_attached = self.members.values().any(|member| member.obtained.sees_packets());
+        if is_attached { Obtained::Shared } else { Obtained::Waiting }
+    }
+
     /// The trouble of a member, or how many members wait to be attached.
-    fn trouble_or_waiting(&self) -> Option<String> {
+    pub fn trouble_or_waiting(&self) -> Option<String> {
         let waiting = self.waiting();
         self.trouble().map(str::to_owned).or_else(|| (waiting > 0).then(|| format!("{waiting} of them {WAITS}")))
     }
@@ -225,7 +236,7 @@ impl SharedSlot {
     }
 
     fn note(&mut self) {
-        self.had_one |= self.members.values().any(|member| !member.was_refused || !member.is_waiting());
+        self.had_one |= self.has_members();
         self.counted_buffers |= self.members.values().any(|member| member.obtained.counts() == Counts::Buffers);
     }
 }

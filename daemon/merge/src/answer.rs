@@ -1,8 +1,11 @@
 //! What a merge comes to, and its JSON.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 use serde::Serialize;
 use weir_common::ledger::Tally;
+use weir_report::Fact;
 
 /// The schema that [`Answer`] serialises to.
 pub const SCHEMA: &str = "weir.merge/1";
@@ -45,6 +48,12 @@ pub struct WindowAnswer {
     pub lost: Sums,
     /// Of that, what sampling left out.
     pub sampled_out: Sums,
+    /// Of that, what is in no list, by reason.
+    pub not_in_lists: BTreeMap<String, Sums>,
+    /// Routers and their interfaces that were not measured in a report, with the reason. At most 64 are named.
+    pub not_measured: BTreeSet<String>,
+    /// How reliable the numbers are.
+    pub trust: Vec<Fact>,
     /// Distinct counts. A value that several routers saw counts once.
     pub distinct: Vec<DistinctAnswer>,
     /// The largest keys. A packet that passed two routers counts at both.
@@ -60,6 +69,12 @@ pub struct Sums {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
+}
+
+impl From<weir_report::Tally> for Sums {
+    fn from(weir_report::Tally { packets, bytes }: weir_report::Tally) -> Self {
+        Self { packets, bytes }
+    }
 }
 
 impl From<Tally> for Sums {

@@ -313,8 +313,7 @@ mod tests {
             start: at(10 * seq as i64),
             end: at(10 * seq as i64 + 10),
             seen: Default::default(),
-            lost: Default::default(),
-            sampled_out: Default::default(),
+            account: Default::default(),
             sketches: None,
         }
     }

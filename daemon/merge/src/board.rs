@@ -6,9 +6,9 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Estimate, InterfaceSecond, Row, Tally, late_after, sketches::KeySums};
+use weir_report::{Estimate, Fact, InterfaceSecond, Row, Tally, Verdict, late_after, sketches::KeySums};
 use weir_system::numbers::{self, count, grouped, percent};
-use weir_top::{Fact, Fleet, KeyDetails, Line as Rates, Rate, SECONDS_MAX};
+use weir_top::{Fleet, KeyDetails, Line as Rates, Rate, SECONDS_MAX};
 
 use crate::{
     answer::{Defect, What, WindowAnswer},
@@ -269,15 +269,14 @@ fn distinct(answer: &WindowAnswer) -> Vec<(String, Estimate)> {
 
 /// How reliable the numbers of a window are, and what is wrong with the reports that were read.
 fn facts(answer: &WindowAnswer, known: usize, defects: &[Defect]) -> Vec<Fact> {
-    let WindowAnswer { routers, reports, totals, lost, sampled_out, lists, .. } = answer;
-    let fact = |text, is_good| Fact { text, is_good };
+    let WindowAnswer { routers, reports, totals, sampled_out, trust, lists, .. } = answer;
+    let fact = |text: String, is_good| Fact::judged(text, is_good);
     let share = |part: u64| part as f64 / totals.packets.max(1) as f64;
     let mut all = vec![
         fact(format!("routers {routers}/{known}"), *routers == known),
-        fact(format!("reports {}", grouped(*reports)), true),
-        fact(format!("kept {}", percent(1.0 - share(lost.packets))), lost.packets == 0),
-        fact(format!("lost {}", count(lost.packets)), lost.packets == 0),
+        Fact::new(format!("reports {}", grouped(*reports)), Verdict::Neutral),
     ];
+    all.extend(trust.iter().cloned());
     if sampled_out.packets > 0 {
         all.push(fact(format!("sampled out {}", percent(share(sampled_out.packets))), false));
     }
@@ -336,7 +335,7 @@ impl Router {
         let last = InterfaceSecond {
             name,
             direction: self.site.clone(),
-            mode: "reports".to_owned(),
+            mode: "others".to_owned(),
             counted: None,
             total: None,
             lost: None,
@@ -380,6 +379,7 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use weir_common::ledger;
+    use weir_report::Account;
     use weir_top::{By, List};
 
     use super::*;
@@ -402,8 +402,7 @@ mod tests {
             start: at(second),
             end: at(second + 10),
             seen: ledger::Tally::new(100, 12_500),
-            lost: ledger::Tally::default(),
-            sampled_out: ledger::Tally::default(),
+            account: Account::default(),
             sketches: None,
         }))
     }
@@ -466,7 +465,7 @@ mod tests {
         let fleet = shown(&board, 181);
         assert_eq!(window(&fleet), Some([120, 180]));
         assert_eq!((trouble(&fleet, "a"), trouble(&fleet, "b")), (None, Some("late: no report for 2m 1s")));
-        assert_eq!(fleet.facts[0], Fact { text: "routers 1/2".to_owned(), is_good: false });
+        assert_eq!(fleet.facts[0], Fact::judged("routers 1/2", false));
         let rates = |router: usize| fleet.routers[router].rates.iter().map(Option::is_some).collect::<Vec<_>>();
         assert_eq!(rates(0), [true; 18]);
         assert_eq!(rates(1), [[true; 6], [false; 6], [false; 6]].concat());

@@ -9,7 +9,10 @@ use weir_config::{
     view::{By, Field, ViewKey},
 };
 use weir_measure::question::Views;
-use weir_report::sketches::{KeySums, ListSketch, ListUnion, Mismatch};
+use weir_report::{
+    Account,
+    sketches::{KeySums, ListSketch, ListUnion, Mismatch},
+};
 use weir_sketch::{
     Estimate, Geometry, HyperLogLog, Spread, Spreader, Weight as _, hyperloglog::CONFIDENCE,
     spread::CONFIDENCE as SPREAD_CONFIDENCE,
@@ -45,8 +48,7 @@ pub struct Group {
     routers: BTreeSet<Router>,
     reports: u64,
     seen: Tally,
-    lost: Tally,
-    sampled_out: Tally,
+    account: Account,
     distinct: BTreeMap<(String, Kind), Union<HyperLogLog>>,
     lists: BTreeMap<(String, Vec<String>), Lists>,
     spread: BTreeMap<SpreadPlace, Union<Spread<ViewKey>>>,
@@ -84,9 +86,9 @@ struct Lists {
 impl Group {
     /// Nothing yet.
     pub fn new(start: Timestamp) -> Self {
-        let (routers, seen, lost, sampled_out) = Default::default();
+        let (routers, seen, account) = Default::default();
         let (distinct, lists, spread) = Default::default();
-        Self { start, end: start, routers, reports: 0, seen, lost, sampled_out, distinct, lists, spread }
+        Self { start, end: start, routers, reports: 0, seen, account, distinct, lists, spread }
     }
 
     /// Adds what is exact of a report.
@@ -96,8 +98,7 @@ impl Group {
         self.routers.insert(router);
         self.reports += 1;
         self.seen = self.seen.saturating_add(report.seen);
-        self.lost = self.lost.saturating_add(report.lost);
-        self.sampled_out = self.sampled_out.saturating_add(report.sampled_out);
+        self.account.join(&report.account, &report.sender.name);
     }
 
     /// Adds sketches. Returns the lists that cannot be added.
@@ -154,8 +155,16 @@ impl Group {
             routers: self.routers.len(),
             reports: self.reports,
             totals: self.seen.into(),
-            lost: self.lost.into(),
-            sampled_out: self.sampled_out.into(),
+            lost: self.account.lost().into(),
+            sampled_out: self.account.sampled_out().into(),
+            not_in_lists: self
+                .account
+                .reasons()
+                .iter()
+                .map(|(reason, sums)| (reason.clone(), (*sums).into()))
+                .collect(),
+            not_measured: self.account.unmeasured().clone(),
+            trust: self.account.facts_of_fleet(),
             distinct: self.distinct(of_fleet_of(&of_fleet)),
             lists: lists.map(|((name, _), lists)| lists.answer(name, top)).collect(),
             spread: spread.map(|((name, by, ..), union)| union.answer(name, by, top)).collect(),

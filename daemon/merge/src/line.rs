@@ -7,10 +7,10 @@ use serde::Deserialize;
 use weir_common::ledger::Tally;
 use weir_config::view::ViewKey;
 use weir_report::{
-    Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA,
+    Account, Part, Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA,
     sketches::{ListSketch, decode, key_id},
 };
-use weir_sketch::{HyperLogLog, Image as _, Spread, Weight as _, datasketches::hll};
+use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
 
 use crate::input::Line;
 
@@ -62,10 +62,8 @@ pub struct Report {
     pub end: Timestamp,
     /// Everything seen, each packet once.
     pub seen: Tally,
-    /// Of that, what was lost.
-    pub lost: Tally,
-    /// Of that, what sampling left out.
-    pub sampled_out: Tally,
+    /// What became of it.
+    pub account: Account,
     /// Its sketches.
     pub sketches: Option<Unpacked>,
 }
@@ -134,7 +132,7 @@ struct Fields {
     #[serde(default)]
     totals: Option<Sums>,
     #[serde(default)]
-    interfaces: Vec<Interface>,
+    interfaces: Vec<Part>,
     #[serde(default)]
     sketches: Option<Sketches>,
     #[serde(default)]
@@ -155,19 +153,6 @@ struct Window {
 struct Sums {
     packets: u64,
     bytes: u64,
-}
-
-#[derive(Deserialize)]
-struct Interface {
-    ledger: Ledger,
-}
-
-#[derive(Deserialize)]
-struct Ledger {
-    #[serde(default)]
-    sampled_out: Sums,
-    #[serde(default)]
-    lost: std::collections::BTreeMap<String, Sums>,
 }
 
 impl From<Sums> for Tally {
@@ -221,14 +206,9 @@ fn report(fields: Fields) -> Parsed {
         start: window.start,
         end: window.end,
         seen: totals.into(),
-        lost: sum(interfaces.iter().flat_map(|one| one.ledger.lost.values().copied())),
-        sampled_out: sum(interfaces.iter().map(|one| one.ledger.sampled_out)),
+        account: Account::of_parts(&interfaces),
         sketches: sketches.map(unpack),
     }))
-}
-
-fn sum(parts: impl Iterator<Item = Sums>) -> Tally {
-    parts.map(Tally::from).fold(Tally::default(), Tally::saturating_add)
 }
 
 /// The run and the number in an id of this observer.
@@ -300,7 +280,7 @@ mod tests {
         let Parsed::Report(report) = parse(GOLDEN) else { panic!() };
         assert_eq!((&*report.sender.name, report.sender.seq), ("edge-1", 42));
         assert_eq!(report.previous, Some(("b41d".to_owned(), 41)));
-        assert!(report.seen.packets > 1_000_000 && report.lost.packets > 0);
+        assert!(report.seen.packets > 1_000_000 && report.account.lost().packets > 0);
         let sketches = report.sketches.unwrap();
         assert_eq!((sketches.distinct.len(), sketches.lists.len(), sketches.broken.len()), (1, 2, 1));
         assert_eq!(sketches.distinct[0].sketch.bounds().value, 3, "three registers of sixteen");

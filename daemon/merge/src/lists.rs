@@ -58,6 +58,7 @@ impl Lists<'_> {
             counted: None,
             confidence: 1.0,
             whole: [totals.packets, totals.bytes],
+            is_of_view: false,
             seconds: end.duration_since(*start).as_secs_f64(),
             is_open: false,
             is_floor: false,

@@ -431,8 +431,7 @@ mod tests {
             start: at(start),
             end: at(end),
             seen: Default::default(),
-            lost: Default::default(),
-            sampled_out: Default::default(),
+            account: Default::default(),
             sketches: None,
         }))
     }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use weir_report::{
-    Style,
+    Fact, Style, Verdict,
     grid::{Align, Cell, Grid, Tone, heading},
 };
 use weir_system::numbers::{bytes, grouped};
@@ -59,7 +59,21 @@ fn table<const N: usize>(
 }
 
 fn write_window(window: &WindowAnswer, style: Style, out: &mut impl Write) -> io::Result<()> {
-    let WindowAnswer { of, start, end, routers, reports, totals, lost, sampled_out, distinct, lists, spread } = window;
+    let WindowAnswer {
+        of,
+        start,
+        end,
+        routers,
+        reports,
+        totals,
+        lost,
+        sampled_out,
+        trust,
+        distinct,
+        lists,
+        spread,
+        ..
+    } = window;
     let of = of.as_ref().map(|of| format!("{of}, ")).unwrap_or_default();
     title(
         &format!("{of}{start} to {end}"),
@@ -72,6 +86,10 @@ fn write_window(window: &WindowAnswer, style: Style, out: &mut impl Write) -> io
         [name.into(), format!("{} packets", grouped(sums.packets)).into(), bytes(sums.bytes).into()]
     });
     table([Align::Left, Align::Right, Align::Right], sums, style, out)?;
+    let judged = |Fact { text, verdict }: &Fact| {
+        Cell::new(text, if *verdict == Verdict::Bad { Tone::Alarm } else { Tone::Plain })
+    };
+    lines(&[Cell::from("  trust")].into_iter().chain(trust.iter().map(judged)).collect::<Vec<_>>(), style, out)?;
     if !distinct.is_empty() {
         title("Distinct", "each counts once, whichever routers saw it", style, out)?;
         table([Align::Left, Align::Right, Align::Left, Align::Left], distinct.iter().map(counted), style, out)?;
@@ -189,6 +207,14 @@ mod tests {
             totals: sums(123_456_789_012, 98_765_432_109_876),
             lost: sums(17, 2_345),
             sampled_out: sums(0, 0),
+            not_in_lists: Default::default(),
+            not_measured: Default::default(),
+            trust: vec![
+                Fact::new("kept >99.9 %", Verdict::Bad),
+                Fact::new("not measured: edge-1 eth0 (detached)", Verdict::Bad),
+                Fact::new("in lists 62.5 % of packets, 90.1 % of bytes", Verdict::Bad),
+                Fact::new("not in lists: macsec 37.5 %", Verdict::Bad),
+            ],
             distinct: vec![count("src_ip", true, 2), count("flows", false, 1)],
             lists: vec![ListAnswer {
                 name: "pairs".to_owned(),

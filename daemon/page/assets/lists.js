@@ -53,7 +53,7 @@ export function lists(report, by) {
       all.push({
         name: `${view.name}${place}`.trimEnd(), view: view.name, place: place.trim(),
         about: `The view ${view.name}: ${view.by?.length ? `by ${view.by.join(", ")}` : "all together"}${part.interface ? `, ${place.trim()} alone` : ""}`, confidence: view.confidence,
-        whole: total ? { packets: total.packets.value, bytes: total.bytes.value } : whole,
+        whole: total ? { packets: total.packets.value, bytes: total.bytes.value } : whole, isOfView: Boolean(total),
         counted: measured(view.measure), rows: (part.rows ?? []).map(ofRow),
       });
     }

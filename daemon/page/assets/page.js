@@ -5,6 +5,7 @@ import { byId, estimate, h, number, put } from "./dom.js";
 import { answered, isStandard, lists, nameServices, ordering, question, readQuestion, related, sameKey, show, view } from "./lists.js";
 import { Measure, Table, alerts, cost, distinct, footer, ledger, ledgerName, mix, troubles, trust } from "./sections.js";
 import { Delay, Rates, Seconds, ask } from "./source.js";
+import { NOT_MEASURED, isMeasured, isNothing, isWhole } from "./trust.js";
 import { clock, day, duration, grouped, plural, scaled } from "./units.js";
 
 // How many seconds the charts of now show.
@@ -248,7 +249,8 @@ function renderTrust(of) {
   const words = trust(full, of.isSpan ? null : data.second);
   const seconds = full.window.seconds || 1;
   const all = [number(full.totals.bytes, scaled((full.totals.bytes * 8) / seconds, "bit/s"), { "data-total": "bytes" }), ", ", number(full.totals.packets, scaled(full.totals.packets / seconds, "pkt/s"), { "data-total": "packets" })];
-  return put(byId("trust"), h("span", { class: "word window" }, windowText({ ...of, isOpen: false }, full), ": ", all), words);
+  const total = isNothing(full.interfaces) ? h("b", { class: "bad" }, NOT_MEASURED) : [isWhole(full.interfaces) ? "" : "at least ", all];
+  return put(byId("trust"), h("span", { class: "word window" }, windowText({ ...of, isOpen: false }, full), ": ", total), words);
 }
 
 // Whether no report came for too long, as the collector says.
@@ -330,8 +332,15 @@ function nowOf(name, by, unit) {
   const isOut = !up && down;
   return {
     start: (until - NOW + 1) * 1000, step: 1000, unit, isOut, up: up ?? down ?? new Array(NOW).fill(null), down: up && down ? down : null,
-    bad: rates.lost(name, NOW, until), note: Object.values(known.last).some((one) => !one.counted) ? "counted in the report only" : "no second yet",
+    bad: rates.lost(name, NOW, until), note: noteOf(Object.values(known.last)),
   };
+}
+
+// Why there is no rate now.
+function noteOf(last) {
+  const missing = last.find((one) => !isMeasured(one.mode));
+  if (missing) return `${NOT_MEASURED}: ${missing.mode}`;
+  return last.some((one) => !one.counted) ? "counted in the report only" : "no second yet";
 }
 
 function pastOf(past, name, by, unit) {
@@ -352,6 +361,8 @@ function caption({ head }, name, drawn, of, unit) {
     if (!values) return null;
     // The last report has the last rate, as a second has none; and windows have the mean.
     const told = OF_REPORTS || of.isSpan ? mine.find((one) => (one.direction === "egress") === (kind === "down")) : null;
+    const labelled = (...text) => h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, text);
+    if (told && !(isMeasured(told.mode) && told.unmeasured_seconds === undefined)) return labelled(told.ledger.seen.packets > 0 ? "measured in part" : NOT_MEASURED);
     if (told) {
       const raw = told.ledger.seen[of.by];
       const text = scaled((raw * (of.by === "packets" ? 1 : 8)) / (report.window.seconds || 1), unit);
@@ -363,12 +374,13 @@ function caption({ head }, name, drawn, of, unit) {
       return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, mean === null ? "unknown" : h("b", null, scaled(mean, unit)), h("small", null, " mean"));
     }
     const way = kind === "down" ? last.egress : last.ingress ?? last.both;
+    if (way && !isMeasured(way.mode)) return labelled(NOT_MEASURED);
     const now = values.at(-1);
     const raw = way?.counted && (of.by === "packets" ? way.counted.packets : way.counted.bytes);
     return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word,
       now === null ? "unknown" : h("b", null, number(raw, scaled(now, unit), { "data-rate": kind })));
   };
-  const isBad = mine.some((one) => one.trouble) || Object.values(last).some((one) => one.trouble);
+  const isBad = [...mine, ...Object.values(last)].some((one) => one.trouble || !isMeasured(one.mode));
   const words = [mode, ...new Set(mine.map((one) => one.sampling).filter((of) => of > 1).map((of) => `1 in ${of}`))].filter(Boolean).join(", ");
   const upWord = drawn.isOut ? "out " : drawn.down || last.ingress ? "in " : "";
   put(head, h("h3", { class: isBad ? "bad" : null }, isBad ? "! " : "", name, " ", h("small", null, mine.find((one) => one.alias)?.alias ?? words)),
@@ -534,7 +546,7 @@ function inLists(key, of) {
     return list.rows.filter((row) => related(key, row.key)).slice(0, 8).map((row) => {
       const amount = ordering(row.amount, of.by);
       return h("tr", null, h("th", { scope: "row" }, list.name), h("td", { class: "who" }, h("a", { href: link({ key: question(row.key), list: list.name }) }, show(row.key).join(" "))),
-        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n", title: measure.range(amount) }, measure.error(amount)), h("td", { class: "n", title: list.place ? `of ${list.place}` : "of all" }, measure.share(row.amount)),
+        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n", title: measure.range(amount) }, measure.error(amount)), h("td", { class: "n", title: measure.sharesOf }, measure.share(row.amount), list.isOfView ? h("small", null, " of view") : null),
         of.isSpan ? h("td", { class: "n" }, measure.other(row.amount)) : null);
     });
   });

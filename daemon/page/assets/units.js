@@ -3,7 +3,7 @@
 const PREFIXES = ["k", "M", "G", "T", "P", "E"];
 
 // A number with so many decimals, 0 or 1. A tie goes to the even digit, as in Rust, and not away from zero.
-function fixed(number, decimals) {
+export function fixed(number, decimals) {
   const parts = number * (decimals ? 4 : 2);
   const isTie = Number.isInteger(parts) && parts % 2 !== 0;
   if (!isTie) return number.toFixed(decimals);

@@ -163,6 +163,7 @@ fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPack
         coverage_bytes_lower: coverage_bytes.map(|share| digits(share.lower, f64::floor)),
         coverage_bytes_upper: coverage_bytes.map(|share| digits(share.upper, f64::ceil)),
         blind_seconds: blind.map(|blind| digits(blind.as_secs_f64(), f64::ceil)),
+        unmeasured_seconds: None,
         trouble: trouble.map(|trouble| trouble.chars().take(TROUBLE_MAX).collect()),
         kept: ledger.kept(),
         ledger,

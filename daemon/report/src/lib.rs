@@ -32,6 +32,7 @@ mod sizes;
 pub mod sketches;
 mod tables;
 mod tombstone;
+mod trust;
 mod union;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
@@ -58,6 +59,7 @@ pub use tables::{
     Style, write_answers, write_overview, write_tables, write_talkers, write_union, write_union_overview,
 };
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
+pub use trust::{Account, Fact, NOT_MEASURED, Part, Verdict, is_measured, trust};
 pub use union::{Gap, KeySums, ListKey, REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use weir_config::names::protocol::protocol_name;
 
@@ -213,10 +215,12 @@ pub struct Interface {
     /// The operator's name for it (`ip link set NAME alias TEXT`). Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
-    /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or `replay`. `waiting` if weir
-    /// had not attached to it yet; `absent` if the interface did not exist yet; `gone` if it disappeared;
-    /// `no-default-route` if it is measured only while it carries a default route, and it carries none; `others` if
-    /// this entry is the sum of all interfaces without their own entry.
+    /// How weir saw its packets when the window ended: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or
+    /// `replay`; `others` if this entry is the sum of all interfaces without their own entry. In any other mode weir
+    /// did not measure it, and what it carried is unknown: `waiting` if weir had not attached to it yet; `absent` if
+    /// the interface did not exist yet; `gone` if it disappeared; `detached` by `weir detach`; `refused` if weir cannot
+    /// attach to it; `blind` if another process removed weir's program and weir cannot attach it again;
+    /// `no-default-route` if it is measured only while it carries a default route, and it carries none.
     pub mode: String,
     /// What counts as one packet: `packets` means packets on the wire, `buffers` means buffers in which an offload may
     /// have merged several packets (`xdp-generic`).
@@ -285,6 +289,12 @@ pub struct Interface {
     /// Why weir did not see all packets when the window ended, in words. Absent if it saw all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// Of several windows together: the length of those at whose end weir did not measure the interface, in seconds.
+    /// The ledger has nothing of what the interface carried meanwhile. Absent if weir measured it in all, and in a
+    /// report, whose `mode` says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub unmeasured_seconds: Option<f64>,
     /// The share of the seen packets that were not lost, 0 to 1; 1 if none was seen.
     #[schemars(range(min = 0, max = 1))]
     pub kept: f64,

@@ -17,7 +17,7 @@ use self::list::{Entry, Listed, Order, cut, together, unlisted};
 pub use self::of_key::{KeySums, ListKey};
 use super::{
     Bounds, Distinct, Estimate, Interface, Ledger, NewFlows, Observer, Report, Row, Sums, Tally, TcpBounds, Top,
-    TopUnlisted, Totals, TotalsBounds, Unique, View, ViewTable, Window, instant,
+    TopUnlisted, Totals, TotalsBounds, Unique, View, ViewTable, Window, instant, is_measured,
 };
 
 /// Maximum number of reports that are kept for a union.
@@ -104,7 +104,7 @@ impl Union {
             window: Window { late_packets: None, untimed_packets: None, ..report.window },
             observer: report.observer.clone(),
             addresses: report.addresses.clone(),
-            interfaces: report.interfaces.clone(),
+            interfaces: report.interfaces.iter().map(|of| of_window(of, report.window.seconds)).collect(),
             totals: report.totals,
             unique: report.unique,
             new_flows: report.new_flows,
@@ -304,6 +304,12 @@ fn new_flows(parts: &[Union]) -> NewFlows {
     }
 }
 
+/// An interface of a report, for a union: whether it was measured must not get lost among other windows.
+fn of_window(interface: &Interface, seconds: f64) -> Interface {
+    let unmeasured_seconds = (!is_measured(&interface.mode)).then_some(seconds);
+    Interface { unmeasured_seconds, ..interface.clone() }
+}
+
 /// Each interface and direction, in the order of the first appearance.
 fn interfaces(parts: &[Union]) -> Vec<Interface> {
     let mut all: Vec<Vec<&Interface>> = Vec::new();
@@ -345,6 +351,7 @@ fn interface(parts: &[&Interface]) -> Option<Interface> {
     sum.coverage_bytes_lower = together_covered(parts, bytes, |part| part.coverage_bytes_lower);
     sum.coverage_bytes_upper = together_covered(parts, bytes, |part| part.coverage_bytes_upper);
     sum.blind_seconds = parts.iter().filter_map(|part| part.blind_seconds).reduce(|one, other| one + other);
+    sum.unmeasured_seconds = parts.iter().filter_map(|part| part.unmeasured_seconds).reduce(|one, other| one + other);
     Some(sum)
 }
 

@@ -153,8 +153,15 @@ impl Coordinator<'_, '_> {
             Way::Ingress => format!("{name} ({})", obtained.name()),
             Way::Egress => format!("{name} egress ({})", obtained.name()),
         };
-        let interfaces: Vec<_> = self.measuring.attachments.modes().map(shown).collect();
-        let status = format!("measuring {}", interfaces.join(", "));
+        let (measured, others): (Vec<_>, Vec<_>) =
+            self.measuring.attachments.modes().partition(|(.., obtained)| obtained.sees_packets());
+        let [measured, others] =
+            [measured, others].map(|all| all.into_iter().map(shown).collect::<Vec<_>>().join(", "));
+        let status = match (measured.is_empty(), others.is_empty()) {
+            (_, true) => format!("measuring {measured}"),
+            (true, false) => format!("not measured: {others}"),
+            (false, false) => format!("measuring {measured}; not measured: {others}"),
+        };
         notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
     }
 

@@ -10,14 +10,14 @@ use jiff::Timestamp;
 use weir_config::interface::NO_ROUTE;
 use weir_deliver::status::{Identity, InterfaceStatus, LastReport, Status};
 use weir_report::{
-    InterfaceSecond, Live, Report, Second, SinkMetrics, Style, Top, Totals,
+    InterfaceSecond, Live, NOT_MEASURED, Report, Second, SinkMetrics, Style, Top, Totals,
     grid::{
         self,
         Align::{Left, Right},
         Cell, Grid,
         Tone::{Alarm, Faint, Plain, Strong},
     },
-    write_talkers,
+    is_measured, write_talkers,
 };
 use weir_system::{
     clock,
@@ -226,19 +226,24 @@ fn lines<'a>(second: Option<&'a Second>, last: Option<&'a LastReport>) -> Vec<Li
 
 impl Line<'_> {
     fn add_to(&self, grid: &mut Grid, now_seconds: f64, last_seconds: f64) {
-        let [now_bits, now_packets] = match self.now.and_then(|now| now.counted) {
+        let is_measured_now = is_measured(self.mode);
+        let [now_bits, now_packets] = match self.now.and_then(|now| now.counted).filter(|_| is_measured_now) {
             Some(counted) => rates(counted.bytes, counted.packets, now_seconds),
-            None => ["unknown".to_owned(), String::new()],
+            None if is_measured_now => ["unknown".to_owned(), String::new()],
+            None => [NOT_MEASURED.to_owned(), String::new()],
         };
-        let [last_bits, last_packets] =
-            self.last.map_or_else(Default::default, |last| rates(last.bytes, last.packets, last_seconds));
+        let [last_bits, last_packets] = match self.last {
+            Some(last) if is_measured(&last.mode) => rates(last.bytes, last.packets, last_seconds),
+            Some(_) => [NOT_MEASURED.to_owned(), String::new()],
+            None => Default::default(),
+        };
         let lost = self.last.map_or(0, |last| last.lost_packets);
         let lost = if lost > 0 { format!("{} LOST", grouped(lost)) } else { String::new() };
         let mode = if self.mode == NO_ROUTE { "carries no default route now" } else { self.mode };
         grid.row([
             Cell::new(self.name, Strong),
             self.direction.into(),
-            mode.into(),
+            Cell::new(mode, if is_measured_now { Plain } else { Alarm }),
             Cell::new(now_bits, Strong),
             now_packets.into(),
             last_bits.into(),
@@ -321,6 +326,15 @@ mod tests {
         assert!(said.contains("first report at 08:00:16 UTC, in 7 s"), "{said}");
         assert!(said.contains("  eth0  ingress  tcx       60.4 Mbit/s  5.2 kpkt/s\n"), "{said}");
         assert!(said.contains("  tap0  ingress  afpacket      unknown\n"), "{said}");
+        // The programs may have counted some packets of this second before they were removed.
+        for (mode, counted) in [("detached", None), ("blind", Some(Tally { packets: 9, bytes: 900 }))] {
+            let mut second = second();
+            (second.interfaces[0].mode, second.interfaces[0].counted) = (mode.to_owned(), counted);
+            let said = text(&status, Some(&second));
+            let line = said.lines().find(|line| line.starts_with("  eth0")).unwrap();
+            let words: Vec<_> = line.split_whitespace().collect();
+            assert_eq!(words.join(" "), format!("eth0 ingress {mode} not measured"));
+        }
     }
 
     #[test]

@@ -51,8 +51,10 @@ pub struct List {
     pub counted: Option<String>,
     /// The probability that the bounds of all rows hold, 0 to 1.
     pub confidence: f64,
-    /// All packets and bytes. Each row is a part of them.
+    /// Packets and bytes of which each row is a part.
     pub whole: [u64; 2],
+    /// Whether that is what a view matched, and not all that was seen.
+    pub is_of_view: bool,
     /// The length of its window so far, in seconds.
     pub seconds: f64,
     /// Whether its window is still open.
@@ -109,6 +111,7 @@ pub fn lists(report: &Report, by: By) -> Vec<List> {
         counted: Some(counted.to_owned()),
         confidence: report.spread.confidence,
         whole: totals,
+        is_of_view: false,
         seconds: window.seconds,
         is_open: false,
         is_floor: false,
@@ -141,6 +144,7 @@ pub fn of_union(union: &Union, by: By) -> Vec<List> {
         counted: None,
         confidence: 1.0,
         whole: totals,
+        is_of_view: false,
         seconds: window.seconds,
         is_open: false,
         is_floor: false,
@@ -174,6 +178,7 @@ fn of_top(top: &Top, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<Lis
         counted: None,
         confidence: top.confidence,
         whole: totals,
+        is_of_view: false,
         seconds,
         is_open,
         is_floor: false,
@@ -247,6 +252,7 @@ fn of_view(view: &View, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<
             counted: counted(&view.measure),
             confidence: view.confidence,
             whole: total.map_or(totals, |total| [total.packets.value, total.bytes.value]),
+            is_of_view: total.is_some(),
             seconds,
             is_open,
             is_floor: false,

@@ -1,7 +1,7 @@
 //! Time that has passed: which part of it is shown, and how keys step through it.
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Gap, History, Interface, InterfaceHistory, InterfaceSecond, Union};
+use weir_report::{Gap, History, Interface, InterfaceHistory, InterfaceSecond, Union, is_measured};
 
 use crate::history::{Line, Rate};
 
@@ -60,8 +60,9 @@ pub struct Past {
 }
 
 impl Past {
-    /// The interfaces with their mean rates, and their steps as a sparkline.
-    pub fn lines(&self) -> Vec<(Line, Rate)> {
+    /// The interfaces with their mean rates, and their steps as a sparkline. Without a rate if weir did not measure the
+    /// interface for a part of the time.
+    pub fn lines(&self) -> Vec<(Line, Option<Rate>)> {
         let line = |of: &Interface| {
             let Interface { name, direction, mode, ledger, trouble, .. } = of;
             let last = InterfaceSecond {
@@ -75,7 +76,9 @@ impl Past {
             };
             let steps = self.history.interfaces.iter().find(|of| of.name == *name && of.direction == *direction);
             let rates = steps.map(|steps| self.rates(steps)).unwrap_or_default();
-            (Line { last, rates: rates.into() }, Rate::of(ledger.seen, self.union.window.seconds))
+            let is_whole = of.unmeasured_seconds.is_none() && is_measured(mode);
+            let mean = is_whole.then(|| Rate::of(ledger.seen, self.union.window.seconds));
+            (Line { last, rates: rates.into() }, mean)
         };
         self.union.interfaces.iter().map(line).collect()
     }

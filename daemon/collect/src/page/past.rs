@@ -8,6 +8,7 @@ use serde_json::Value;
 use weir_page::query::Times;
 use weir_report::{
     Distinct, History, InterfaceHistory, KeyHistory, KeySteps, ListKey, PastWindow, Reach, Report, Steps, Union,
+    is_measured,
 };
 
 use super::super::line::sortable;
@@ -32,6 +33,8 @@ pub(super) struct Short {
 struct Carried {
     name: String,
     direction: Option<String>,
+    /// Whether weir measured it, or at least saw some packets of it.
+    is_known: bool,
     packets: u64,
     bytes: u64,
     lost: u64,
@@ -76,10 +79,13 @@ fn short(value: &Value) -> Option<Short> {
     let firing = value["alerts"].as_array().into_iter().flatten().filter(|alert| alert["state"] == "firing");
     let carried = |of: &Value| {
         let lost = of["ledger"]["lost"].as_object().into_iter().flatten();
+        let is_measured_then = of["mode"].as_str().is_none_or(is_measured);
+        let packets = number(&of["ledger"]["seen"]["packets"]);
         Some(Carried {
+            is_known: is_measured_then || packets > 0,
             name: of["name"].as_str()?.to_owned(),
             direction: of["direction"].as_str().map(str::to_owned),
-            packets: number(&of["ledger"]["seen"]["packets"]),
+            packets,
             bytes: number(&of["ledger"]["seen"]["bytes"]),
             lost: lost.map(|(_, tally)| number(&tally["packets"])).sum(),
         })
@@ -113,6 +119,9 @@ pub(super) fn history(windows: &[Short], (from, to): Times, points: usize) -> Hi
         for of in &window.interfaces {
             let key = (of.name.clone(), of.direction.clone());
             let history = interfaces.entry(key).or_insert_with(|| unknown(of, steps.count));
+            if !of.is_known {
+                continue;
+            }
             grid.spread(window, of.packets, &mut history.packets);
             grid.spread(window, of.bytes, &mut history.bytes);
             grid.spread(window, of.lost, &mut history.lost);

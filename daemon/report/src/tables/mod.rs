@@ -32,7 +32,7 @@ pub use self::{
     short::write_talkers,
 };
 use super::{
-    Gap, Observer, Report, Row, Spread, Sums, Top, Totals, Union, View, Window, alert,
+    Account, Gap, NOT_MEASURED, Observer, Report, Row, Spread, Sums, Top, Totals, Union, View, Window, alert,
     grid::{
         self,
         Align::Left,
@@ -113,7 +113,7 @@ pub fn write_tables(report: &Report, style: Style, out: &mut impl Write) -> io::
     } = report;
     let mut page = Page { style, together: false, out };
     page.head(observer, window, id)?;
-    page.remarks(&remarks(window, totals))?;
+    page.remarks(&remarks(window, totals, &Account::of(interfaces)))?;
     if !alerts.is_empty() {
         page.section("ALERTS", "", &alert::grid(alerts))?;
     }
@@ -169,7 +169,7 @@ pub fn write_union(union: &Union, style: Style, out: &mut impl Write) -> io::Res
     } = union;
     let mut page = Page { style, together: true, out };
     page.head(observer, window, &several(reports, *windows))?;
-    page.remarks(&remarks(window, totals))?;
+    page.remarks(&remarks(window, totals, &Account::of(interfaces)))?;
     page.remarks(&missing.iter().map(missed).collect::<Vec<_>>())?;
     page.section("INTERFACES", "", &ledgers(interfaces))?;
     page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
@@ -365,11 +365,16 @@ fn interval(window: &Window) -> String {
 }
 
 /// What a reader must know before reading the numbers of a window.
-fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
+fn remarks(window: &Window, totals: &Totals, account: &Account) -> Vec<String> {
     let Window { start: _, end: _, seconds: _, clock_step_seconds, late_packets, untimed_packets } = *window;
     let mut remarks = Vec::new();
     if totals.packets == 0 {
         remarks.push(match late_packets {
+            _ if account.is_nothing() => {
+                let all: Vec<_> = account.unmeasured().iter().map(String::as_str).collect();
+                format!("{NOT_MEASURED}: nothing is known of {}", all.join(", "))
+            }
+            None if !account.is_whole() => "no packets on the interfaces that weir measured".to_owned(),
             Some(_) => "no packets: the capture has none, so this window covers no time".to_owned(),
             None => "no packets: weir saw none in this window".to_owned(),
         });
@@ -454,6 +459,69 @@ mod tests {
 
     const SHORT: [&str; 2] = ["192.0.2.1", "198.51.100.77"];
     const LONG: [&str; 2] = ["2001:db8:1111:2222:3333:4444:5555:6666", "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff"];
+
+    #[test]
+    fn nothing_that_is_not_measured_is_shown_as_zero() {
+        let mut report = golden();
+        report.totals = Totals::default();
+        report.window.late_packets = None;
+        for (interface, mode) in report.interfaces.iter_mut().zip(["detached", "absent"]) {
+            mode.clone_into(&mut interface.mode);
+            (interface.ledger.seen, interface.ledger.attributed, interface.ledger.sampled_out) = Default::default();
+            interface.ledger.skipped.clear();
+            interface.ledger.lost.clear();
+        }
+        let text = overview(&report, 120, None);
+        for words in [
+            "not measured: nothing is known of eth0 (detached), wan0.100 (absent)",
+            "TRAFFIC   not measured",
+            "TRUST   kept unknown",
+            "attached 0 of 2   not measured: eth0 (detached), wan0.100 (absent)",
+            "DISTINCT   not measured",
+        ] {
+            assert!(text.contains(words), "{words}:\n{text}");
+        }
+        let head = text.split("SOURCES").next().unwrap();
+        assert!(!head.contains(" 0 bit/s") && !head.contains("weir saw none"), "{text}");
+        let text = tables(&report, Style { width: 120, ..Style::default() });
+        assert!(text.contains("balanced: yes  not measured") && !text.contains("kept 100.0 %"), "{text}");
+        // One of two is measured: totals are lower bounds.
+        let mut part = golden();
+        "detached".clone_into(&mut part.interfaces[1].mode);
+        let text = overview(&part, 120, None);
+        assert!(text.contains("TRAFFIC   at least   729.9 Mbit/s"), "{text}");
+        let line = text.lines().find(|line| line.starts_with("  wan0.100")).unwrap();
+        assert!(
+            line.contains("40.0 MB") && !line.contains("bit/s"),
+            "of a part of the window there is no rate: {line}"
+        );
+    }
+
+    #[test]
+    fn windows_together_show_no_rate_of_an_interface_that_was_not_measured_in_all() {
+        let mut detached = golden();
+        "detached".clone_into(&mut detached.interfaces[0].mode);
+        let union = Union::of(&[detached, golden()]).unwrap();
+        assert_eq!(union.interfaces[0].unmeasured_seconds, Some(10.0));
+        let mut out = Vec::new();
+        write_union_overview(&union, Style { width: 120, ..Style::default() }, "", &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let line = text.lines().find(|line| line.starts_with("  eth0")).unwrap();
+        assert!(!line.contains("bit/s"), "{line}");
+        assert!(text.contains("attached 1 of 2   not measured: eth0 (for 10 s)"), "{text}");
+    }
+
+    #[test]
+    fn shares_say_of_what_they_are() {
+        let text = overview(&golden(), 120, None);
+        for title in ["SOURCES   ± 40.3 kbit/s   % of all", "PROTOCOLS   ± 7.5 kpkt/s   % of all"] {
+            assert!(text.contains(title), "{title}:\n{text}");
+        }
+        assert!(text.contains("VIEW web_by_server   ± 10.1 kbit/s   % of view"), "{text}");
+        assert!(text.contains("VIEW scanners   distinct ± 820\n") || !text.contains("distinct ± 820   %"), "{text}");
+        let text = tables(&golden(), Style { width: 200, ..Style::default() });
+        assert!(text.contains("of all") && text.contains("of view") && !text.contains("share  "), "{text}");
+    }
 
     #[test]
     fn the_golden_report_has_its_golden_overview() {

@@ -22,8 +22,8 @@ const ROWS_MAX: usize = 20;
 const ICMP_TYPE_MAX: u16 = 161;
 /// Maximum number of rows in a list of floods or scans.
 const SPREAD_ROWS_MAX: usize = 5;
-/// The caption of a row's share of the total.
-const SHARE: &str = "share";
+/// The caption of a row's share of what the view matched.
+const SHARE: &str = "of view";
 
 /// A line for each row: its rank, the fields of its key, its numbers, its share of the total, and its rate. If that is
 /// too wide, the key gets a separate line.

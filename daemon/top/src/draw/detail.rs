@@ -129,7 +129,11 @@ fn in_lists(screen: &mut Screen, key: &Key, has_peers: bool, place: (usize, Pain
             let measure = Measure::new(list, screen.by);
             for entry in list.entries.iter().filter(|entry| is_related(key, &entry.key)) {
                 let key = screen.named(&entry.key);
-                let whose = if list.name.ends_with(" nets") { ", unlisted hosts" } else { "" };
+                let whose = match list.is_of_view {
+                    true => ", % of view",
+                    false if list.name.ends_with(" nets") => ", unlisted hosts",
+                    false => "",
+                };
                 rows.extend(row(&measure, entry.amount, &format!("{}{whose}", list.name), key, place));
             }
         }

@@ -110,6 +110,11 @@ impl<'l> Measure<'l> {
         if whole == 0 { String::new() } else { percent(part as f64 / whole as f64) }
     }
 
+    /// Of what the shares are.
+    const fn shares_of(&self) -> &'static str {
+        if self.list.is_of_view { "of view" } else { "of all" }
+    }
+
     /// The measure that does not order the list.
     fn other(&self, amount: Amount) -> String {
         match (amount, self.by) {
@@ -236,7 +241,7 @@ fn head(measure: &Measure<'_>, columns: &Columns, full: u64, is_mean: bool, shee
     let mut text = format!("{}{} {number}", " ".repeat(RANK), left(&measure.caption(), room));
     text += &column(&bounds, columns.bounds);
     text += &column(measure.order(), columns.amount);
-    text += &column("share", columns.share);
+    text += &column(measure.shares_of(), columns.share);
     if columns.bar > 0 {
         let bar = right(&measure.text(full), columns.bar + 1);
         text += &format!(" {}", if bar.starts_with("   ") { bar.replacen("  ", " 0", 1) } else { bar });
