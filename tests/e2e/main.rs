@@ -126,6 +126,8 @@ const PATIENT: [Suite; 47] = [
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("moves", moves::TESTS),
     Suite { name: "nat", tests: nat::TESTS, requirements: nat::requirements },
+    Suite::in_namespaces("names", names::TESTS),
+    Suite::in_namespaces("package", package::TESTS),
     Suite::in_namespaces("default_route", default_route::TESTS),
     Suite::in_namespaces("following", following::TESTS),
     Suite::in_namespaces("stuck", stuck::TESTS),
@@ -171,7 +173,7 @@ const PATIENT: [Suite; 47] = [
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // These run only if there is a package to test.
-    let package = Suite { name: "package", tests: package::tests(), requirements: systemd::machine_requirements };
+    let package = Suite { name: "package", tests: package::of_packages(), requirements: systemd::machine_requirements };
     let others = merged::trials().into_iter().chain(modes::kinds());
     let patient = PATIENT.iter().chain([&package]).flat_map(Suite::trials).chain(others).collect::<Vec<_>>();
     let alone = ALONE.iter().flat_map(Suite::trials).collect::<Vec<_>>();
