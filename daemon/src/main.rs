@@ -328,15 +328,21 @@ fn check(CheckArgs { file, config, cpus }: &CheckArgs) -> Result<Exit, Failure> 
     let mut wrong = sink::check(&config.sinks).map_err(RunError::from)?;
     let spool = config.files(Some(&state_directory)).spool;
     wrong.extend(spool.and_then(|folder| SpoolRoot::check(&folder).err()).map(|why| format!("spool.path: {why}")));
+    for one in &mut wrong {
+        one.push_str(": reports will wait until that is fixed");
+    }
+    wrong.extend(
+        weir_web::check(&config.web).err().map(|why| format!("web: {why}: there will be no page until a restart")),
+    );
     for one in &wrong {
-        say(format_args!("weir: {one}: reports will wait until that is fixed"));
+        say(format_args!("weir: {one}"));
     }
     Ok(if wrong.is_empty() { exit } else { Exit::Broken })
 }
 
 /// What a configuration means, and how much memory it needs on a machine with this many CPUs.
 fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
-    config.hash_key.check_kept().map_err(RunError::from)?;
+    config.hash_key.check().map_err(RunError::from)?;
     let cpus = match cpus {
         Some(count) => Cpus::of(count),
         None => Cpus::of_this_machine().map_err(RunError::from)?,
