@@ -11,14 +11,13 @@ use std::{
     sync::Arc,
 };
 
-use clap::Parser;
 use crossbeam::channel::TryRecvError;
 use rustix::{io::Errno, thread::CapabilitySet};
 use weir::{
     cli::{
-        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, KeyCommand, KeyIdArgs, KeyNewArgs,
-        ReloadArgs, ReplayArgs, ReportArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs,
-        SpoolPlaceArgs, SpoolRemoveArgs, StatusArgs, TopArgs,
+        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, KeyCommand, KeyIdArgs,
+        KeyNewArgs, ReloadArgs, ReplayArgs, ReportArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand,
+        SpoolListArgs, SpoolPlaceArgs, SpoolRemoveArgs, StatusArgs, TopArgs,
     },
     control::{
         Directory,
@@ -69,11 +68,13 @@ use weir_report::{LiveAnswers, schema, sketches, write_answers};
 use weir_system::{
     clock,
     exit::Exit,
-    log::{self, Format, say},
+    log::{self, Format, say, say_lines},
     numbers::mebibytes,
     privileges::way_out,
     sandbox::{self, Origin},
+    screen::{self, Screen, command_line},
     signals::{self, Signals},
+    text::escaped,
 };
 
 /// The default path of the configuration.
@@ -90,7 +91,7 @@ struct Failure {
 }
 
 fn main() -> ExitCode {
-    let Cli { command, version, verbose } = Cli::parse();
+    let Cli { command, version, verbose } = command_line();
     let Some(command) = command else { return ExitCode::from(print_version(version, verbose) as u8) };
     let result = match command {
         Command::Run(args) => run(args),
@@ -118,8 +119,12 @@ fn main() -> ExitCode {
         // `Done` with an error is a closed pipe: the reader of the output, such as `head`, has ended.
         if exit != Exit::Done {
             // A configuration's mistakes begin with file and line, where editors look for them.
-            let program = if error.is::<Mistakes>() { "" } else { "weir: " };
-            say(format_args!("{program}{error:#}"));
+            match error.is::<Mistakes>() {
+                true => say_lines(&error.to_string()),
+                // A running weir refuses a configuration with all its mistakes.
+                false if error.is::<AskError>() => say_lines(&format!("weir: {error:#}")),
+                false => say(format_args!("weir: {error:#}")),
+            }
         }
         exit
     });
@@ -402,7 +407,11 @@ fn examine(DoctorArgs { interfaces, config, json, bundle }: DoctorArgs) -> Resul
         config.interfaces = named(interfaces)?;
     }
     let diagnosis = doctor::examine(&config);
-    let written = if json { diagnosis.write_json(&mut io::stdout()) } else { writeln!(io::stdout(), "{diagnosis}") };
+    let written = if json {
+        diagnosis.write_json(&mut Screen::stdout(screen::Form::Json))
+    } else {
+        writeln!(Screen::stdout(screen::Form::Text), "{diagnosis}")
+    };
     written.map_err(ReplayError::from)?;
     if let Some(path) = bundle {
         write_bundle(&path, &config, &diagnosis)?;
@@ -476,22 +485,22 @@ fn ask(AskArgs { keys, live, socket: args, json }: AskArgs) -> Result<Exit, Fail
     }
     let asked = client::ask(&socket(&args)?, protocol::Command::Ask { keys, live })?;
     if json {
-        return print(asked);
+        return print_json(asked);
     }
     if live {
         let open: LiveAnswers = show::understood(&asked)?;
-        write_answers(&open.so_far(), &open.answers, show::style(), &mut io::stdout()).map_err(ReplayError::from)?;
+        write_answers(&open.so_far(), &open.answers, show::style(), &mut show::tables()).map_err(ReplayError::from)?;
         return Ok(Exit::Done);
     }
     let KeyAnswers { report_id: _, window, answers } = show::understood(&asked)?;
-    write_answers(&window, &answers, show::style(), &mut io::stdout()).map_err(ReplayError::from)?;
+    write_answers(&window, &answers, show::style(), &mut show::tables()).map_err(ReplayError::from)?;
     Ok(Exit::Done)
 }
 
 fn reload(ReloadArgs { socket: args, json }: &ReloadArgs) -> Result<Exit, Failure> {
     let answer = client::ask(&socket(args)?, protocol::Command::Reload)?;
     if *json {
-        return print(answer);
+        return print_json(answer);
     }
     let reloaded: Reloaded = show::understood(&answer)?;
     print(reloaded.at(clock::now().wall))
@@ -532,7 +541,7 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
         leftover.remove_if_left().map_err(|error| {
             impossible(anyhow::anyhow!("cannot remove weir's filter from {name} ({direction}): {error}"))
         })?;
-        print(match (leftover.is_used, leftover.owner) {
+        print_line(match (leftover.is_used, leftover.owner) {
             (false, _) => format!("{name} ({direction}): removed"),
             (true, Some(pid)) => {
                 format!("{name} ({direction}): stays, because the weir with process id {pid} still uses it")
@@ -566,7 +575,7 @@ fn tell_to_detach(interfaces: &[String], args: &SocketArgs) -> Result<bool, Fail
     };
     let Detached { pid, from } = show::understood(&told)?;
     for one in from {
-        print(format!(
+        print_line(format!(
             "{one}: detached; the weir with process id {pid} leaves it alone until it is restarted, or reloads a \
              configuration with other `interfaces`"
         ))?;
@@ -585,7 +594,8 @@ fn spool(command: &SpoolCommand) -> Result<Exit, Failure> {
         SpoolError::NotThere { .. } => Failure { exit: Exit::Usage, error: error.into() },
         _ => impossible(error),
     })?;
-    let mut out = io::stdout().lock();
+    let is_json = matches!(command, SpoolCommand::Ls(SpoolListArgs { json: true, .. }) | SpoolCommand::Cat(_));
+    let mut out = Screen::stdout(if is_json { screen::Form::Json } else { screen::Form::Text });
     let mut exit = Exit::Done;
     match command {
         SpoolCommand::Ls(SpoolListArgs { json, .. }) => {
@@ -608,7 +618,7 @@ fn spool(command: &SpoolCommand) -> Result<Exit, Failure> {
             for item in &items {
                 if spools.retry(item).map_err(impossible)? {
                     wanted += 1;
-                    writeln!(out, "{}: will send {} again with its next report", item.sink, item.id)
+                    writeln!(out, "{}: will send {} again with its next report", escaped(&item.sink), item.id)
                         .map_err(ReplayError::from)?;
                 }
             }
@@ -619,7 +629,7 @@ fn spool(command: &SpoolCommand) -> Result<Exit, Failure> {
         SpoolCommand::Rm(_) => {
             for item in &items {
                 spools.remove(item).map_err(impossible)?;
-                writeln!(out, "{}: removed {}", item.sink, item.id).map_err(ReplayError::from)?;
+                writeln!(out, "{}: removed {}", escaped(&item.sink), item.id).map_err(ReplayError::from)?;
             }
         }
     }
@@ -703,7 +713,20 @@ fn chosen(format: Option<Format>) -> Result<Format, Failure> {
 }
 
 fn print(text: impl fmt::Display) -> Result<Exit, Failure> {
-    writeln!(io::stdout(), "{text}").map_err(ReplayError::from)?;
+    print_as(screen::Form::Text, text)
+}
+
+/// Prints one line. A name in it cannot begin another line.
+fn print_line(text: impl fmt::Display) -> Result<Exit, Failure> {
+    print(escaped(&text.to_string()))
+}
+
+fn print_json(json: impl fmt::Display) -> Result<Exit, Failure> {
+    print_as(screen::Form::Json, json)
+}
+
+fn print_as(form: screen::Form, text: impl fmt::Display) -> Result<Exit, Failure> {
+    writeln!(Screen::stdout(form), "{text}").map_err(ReplayError::from)?;
     Ok(Exit::Done)
 }
 

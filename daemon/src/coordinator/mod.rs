@@ -28,6 +28,7 @@ use weir_sketch::MergeError;
 use weir_system::{
     clock::{self, Moment},
     notify::notify,
+    text::escaped,
 };
 
 pub use self::{measuring::Measuring, publisher::Publisher};
@@ -154,7 +155,8 @@ impl Coordinator<'_, '_> {
             Way::Egress => format!("{name} egress ({})", obtained.name()),
         };
         let interfaces: Vec<_> = self.measuring.attachments.modes().map(shown).collect();
-        let status = format!("measuring {}", interfaces.join(", "));
+        // `systemctl status` prints it.
+        let status = escaped(&format!("measuring {}", interfaces.join(", ")));
         notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
     }
 
