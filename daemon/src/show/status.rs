@@ -22,9 +22,10 @@ use weir_report::{
 use weir_system::{
     clock,
     numbers::{self, bit_rate, grouped, packet_rate, percent, short_time},
+    screen::{self, Screen},
 };
 
-use super::{ShowError, style, understood};
+use super::{ShowError, style, tables, understood};
 use crate::control::{client, protocol::Command};
 
 /// Shows the status of the weir with this control socket.
@@ -34,10 +35,10 @@ use crate::control::{client, protocol::Command};
 /// It does not answer.
 pub fn show(socket: &Path, json: bool) -> Result<(), ShowError> {
     let answer = client::ask(socket, Command::Status)?;
-    let mut out = io::stdout();
     if json {
-        return Ok(writeln!(out, "{}", answer.get())?);
+        return Ok(writeln!(Screen::stdout(screen::Form::Json), "{}", answer.get())?);
     }
+    let mut out = tables();
     let status: Status = understood(&answer)?;
     let shown = Shown { status: &status, now: clock::now().wall, style: style() };
     shown.head(&mut out)?;

@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
-use weir_config::{self as config, Target};
+use weir_config::{self as config, Target, is_credential_of_service};
 use weir_system::folder;
 
 use super::{Http, OpenError};
@@ -60,12 +60,6 @@ fn check_file(path: &Path) -> Result<(), String> {
             folder::check(folder.unwrap_or(Path::new(".")))
         }
     }
-}
-
-/// Whether this is a file that systemd creates when it starts a service (`LoadCredential=`), and the service is not
-/// running.
-fn is_credential_of_service(file: &Path) -> bool {
-    file.starts_with("/run/credentials") && file.parent().is_some_and(|folder| !folder.exists())
 }
 
 #[cfg(test)]
