@@ -8,8 +8,9 @@ use weir_datapath::interface::Counts;
 use weir_system::{clock, text::with_causes};
 
 use super::{
-    attachment::{Attachment, Departure},
+    attachment::Attachment,
     attachments::Attachments,
+    departures::Departure,
     error::AttachError,
     netlink::Device,
     obtained::Obtained,
@@ -18,6 +19,7 @@ use super::{
     slots::Slots,
     tasks::{Number, Task, TaskResult},
     watch::{Order, Position, Watched},
+    windows::ON_ITS_WAY,
 };
 
 impl Attachments<'_> {
@@ -85,7 +87,7 @@ impl Attachments<'_> {
         let Some(present) = attachment.here() else { return Ok(()) };
         attachment.obtained = obtained;
         attachment.attach(present);
-        if attachment.left.is_some() {
+        if attachment.departures.since().is_some() {
             // The packets that the interface has counted until now were missed.
             self.begin_coverage();
         }
@@ -179,7 +181,7 @@ impl Attachments<'_> {
         }
         if position == Position::Removed && may_be_another {
             // Another interface may already use its index.
-            self.note_gone(ifindex, Departure::Unknown);
+            self.note_gone(ifindex, Departure::Unknown, None);
             self.list();
             return;
         }
@@ -253,8 +255,9 @@ impl Attachments<'_> {
         if !self.slots.iter().any(is_new) {
             return;
         }
-        // The programs see all packets that are counted after this reading.
-        self.read(Duration::ZERO);
+        // The programs see all packets that are counted after this reading. Of those before, some may be on their way.
+        let returns = self.slots.iter().any(|one| is_new(one) && one.departures.since().is_some());
+        self.read(if returns { ON_ITS_WAY } else { Duration::ZERO });
         for (slot, attachment) in self.slots.numbered().filter(|(_, attachment)| is_new(attachment)) {
             attachment.begin(attachment.reading(slot, &self.readings));
         }

@@ -16,7 +16,8 @@ use weir_system::{clock, log::Lasting};
 
 use super::{
     attacher::Attacher,
-    attachment::{Attachment, Departure},
+    attachment::Attachment,
+    departures::{Departure, Origin},
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::Feeding,
     leftovers::clean_hooks,
@@ -75,10 +76,14 @@ pub struct Attachments<'a> {
     pub(super) devices: Arc<Vec<Device>>,
     /// Interfaces that the kernel has reported gone since then.
     pub(super) gone: HashMap<u32, Departure>,
+    /// Whether the open window is the last one.
+    pub(super) is_last: bool,
     /// When weir last missed news of interfaces.
     pub(super) missed_news_at: Option<Duration>,
-    /// The interfaces that were renamed between the last two lists, with their own counts in the older list.
-    pub(super) renamed: HashMap<u32, [Tally; 2]>,
+    /// The own counts with which interfaces have vanished since then.
+    pub(super) last_counts: HashMap<u32, [Tally; 2]>,
+    /// The own counts of interfaces when they came, or got their names.
+    pub(super) origins: HashMap<u32, Origin>,
     /// Which packets feed totals and lists, according to that list.
     pub(super) feeding: Feeding,
     /// The last readings of the interfaces' own counts and of weir's.
@@ -153,8 +158,10 @@ impl<'a> Attachments<'a> {
             shared: (config::slots(interfaces) > SharedSlot::SLOT).then(SharedSlot::default),
             devices: Arc::default(),
             gone: HashMap::new(),
+            is_last: false,
             missed_news_at: None,
-            renamed: HashMap::new(),
+            last_counts: HashMap::new(),
+            origins: HashMap::new(),
             feeding: Feeding::default(),
             readings: Readings::new(live)?,
             released: Released::default(),
@@ -235,18 +242,33 @@ impl<'a> Attachments<'a> {
         &self.thread.done
     }
 
-    /// Notes that the interface with this index is gone: another one may already have its index and its name.
-    pub fn note_gone(&mut self, ifindex: u32, departure: Departure) {
+    /// Notes that the interface with this index is gone: another one may already have its index and its name. The
+    /// kernel may have reported its last own counts.
+    pub fn note_gone(&mut self, ifindex: u32, departure: Departure, counts: Option<[Tally; 2]>) {
         let known = self.gone.entry(ifindex).or_insert(departure);
         *known = departure.max(*known);
+        self.origins.remove(&ifindex);
+        self.last_counts.extend(counts.map(|counts| (ifindex, counts)));
+        for attachment in self.slots.iter_mut() {
+            attachment.departures.note_gone(ifindex, departure);
+        }
+    }
+
+    /// Notes that the kernel has reported an interface with this index and these counts, which may be new.
+    pub fn note_reported(&mut self, ifindex: u32, counts: Option<[Tally; 2]>) {
+        if self.origins.get(&ifindex).is_none_or(|origin| origin.is_awaited()) {
+            // Otherwise the report of its arrival may be among those that weir missed.
+            let arrived = counts.filter(|_| !self.may_have_missed_news());
+            self.origins.insert(ifindex, arrived.map_or_else(|| Origin::listed(None, false), Origin::arrived));
+        }
     }
 
     /// Notes that the kernel could not report all news of interfaces.
     pub fn note_missed(&mut self) {
         self.missed_news_at = Some(clock::now().monotonic);
-        // Any of these may be another interface by now, whose counters began at 0.
-        for counts in self.renamed.values_mut() {
-            *counts = Default::default();
+        // Any of these may be another interface by now.
+        for origin in self.origins.values_mut() {
+            *origin = Origin::listed(None, false);
         }
     }
 
@@ -333,6 +355,7 @@ impl<'a> Attachments<'a> {
         let mut leaving = HashSet::new();
         for (slot, attachment) in self.slots.numbered().filter(|(_, one)| one.is_leaving) {
             let Some(here) = attachment.here() else { continue };
+            attachment.give_up();
             (attachment.present, attachment.ordered) = (None, None);
             attachment.changed = true;
             leaving.insert(here.number);

@@ -1,7 +1,7 @@
 //! Attaches programs to interfaces, and follows interfaces that appear, vanish, return or are renamed.
 //!
 //! [`Attachments`] is the coordinator's side: one slot for each direction of each measured interface (`slots`), and its
-//! state (`attachment`). [`Attacher`] is a thread. It owns everything that is attached, and makes the system calls for
+//! state (`attachment`; `departures` has the interfaces that vanished from it). [`Attacher`] is a thread. It owns everything that is attached, and makes the system calls for
 //! which the kernel takes its configuration lock, which other processes may hold for seconds. `tasks` are the messages
 //! between the two; the coordinator never waits for more than a moment.
 //!
@@ -26,6 +26,7 @@ mod attacher;
 mod attachment;
 mod attachments;
 mod coverage;
+mod departures;
 mod error;
 mod feeds;
 mod generic;
@@ -52,8 +53,8 @@ mod windows;
 
 pub use self::{
     attacher::Attacher,
-    attachment::Departure,
     attachments::Attachments,
+    departures::Departure,
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::{Decision, Feeding, Survey},
     generic::GenericXdp,

@@ -15,8 +15,10 @@ use weir_config::{
 use weir_system::clock;
 
 use super::{
-    attachment::{Attachment, Departure, Fate, Ordered, Present},
+    attachment::{Attachment, Fate, Ordered, Present},
     attachments::{Attachments, Going},
+    coverage::Reading,
+    departures::{Departure, Departures, Origin},
     error::AttachError,
     feeds::Feeding,
     generic::GenericXdp,
@@ -32,13 +34,14 @@ use super::{
 impl Attachments<'_> {
     /// Applies this list of interfaces: releases interfaces that are gone or no longer wanted, and orders missing ones.
     pub(super) fn settle(&mut self, devices: Vec<Device>, sources: Sources) -> Result<(), AttachError> {
-        self.note_renamed(&devices);
+        self.note_origins(&devices);
         self.devices = Arc::new(devices);
         let devices = self.devices.clone();
         let wanted = self.wanted(&devices);
         self.feeding = Feeding::new(&wanted, &devices, sources);
         self.let_go_but(&wanted);
         self.gone.clear();
+        self.last_counts.clear();
         if let Some(table) = &mut self.table {
             table.set_feeding(self.feeding.for_the_programs())?;
         }
@@ -56,14 +59,24 @@ impl Attachments<'_> {
         Ok(())
     }
 
-    /// Notes which interfaces were renamed since the last list, and their counts then.
-    fn note_renamed(&mut self, devices: &[Device]) {
-        let now: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, device)).collect();
-        self.renamed.retain(|ifindex, _| now.contains_key(ifindex) && !self.gone.contains_key(ifindex));
-        for before in self.devices.iter().filter(|before| !self.gone.contains_key(&before.ifindex)) {
-            if now.get(&before.ifindex).is_some_and(|now| now.name != before.name) {
-                let counts = before.counts.filter(|_| !self.may_have_missed_news());
-                self.renamed.insert(before.ifindex, counts.unwrap_or_default());
+    /// Notes which interfaces are new or were renamed since the last list, and their counts then.
+    fn note_origins(&mut self, devices: &[Device]) {
+        let is_reliable = !self.may_have_missed_news();
+        let before: HashMap<_, _> = self.devices.iter().map(|device| (device.ifindex, device)).collect();
+        let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
+        self.origins.retain(|ifindex, _| there.contains(ifindex) || !before.contains_key(ifindex));
+        for now in devices {
+            match before.get(&now.ifindex).filter(|_| !self.gone.contains_key(&now.ifindex)) {
+                Some(before) if before.name == now.name => {}
+                Some(before) => {
+                    let counts = before.counts.filter(|_| is_reliable);
+                    self.origins.insert(now.ifindex, Origin::renamed(counts));
+                }
+                None => {
+                    // The kernel reports no arrivals of interfaces that were there before weir.
+                    let origin = Origin::listed(now.counts.filter(|_| is_reliable), is_reliable && !before.is_empty());
+                    self.origins.entry(now.ifindex).or_insert(origin);
+                }
             }
         }
     }
@@ -111,8 +124,23 @@ impl Attachments<'_> {
         self.slots.pass_on(&self.rules, wanted, &gone);
         let now = clock::now().monotonic;
         for (slot, attachment) in self.slots.numbered() {
-            let elsewhere = attachment.nowhere.or(attachment.ordered.map(|ordered| ordered.present.ifindex));
-            let ended = if elsewhere.is_some_and(|ifindex| !is_wanted(ifindex, attachment.way)) {
+            let elsewhere = attachment.nowhere.or(attachment.ordered.map(|ordered| ordered.present));
+            let departure = |ifindex: u32| {
+                let is_there = || self.devices.iter().any(|device| device.ifindex == ifindex);
+                let unknown = || if is_there() { Departure::Unwanted } else { Departure::Unknown };
+                gone.get(&ifindex).copied().unwrap_or_else(unknown)
+            };
+            let last = |attachment: &Attachment, ifindex: u32| {
+                let own = self.last_counts.get(&ifindex)?[attachment.way as usize];
+                let seen = Some(self.readings.seen_of(slot)).filter(|_| attachment.obtained != Obtained::AfPacket)?;
+                Some(Reading { own: [own; 2], seen: [seen; 2] })
+            };
+            let ended = if let Some(Present { ifindex, .. }) = elsewhere
+                && !is_wanted(ifindex, attachment.way)
+            {
+                if attachment.nowhere.is_some() && self.rules[attachment.rule].is_named() {
+                    attachment.leave(departure(ifindex), last(attachment, ifindex));
+                }
                 let ended = attachment.end();
                 if self.released.has(&attachment.name) {
                     attachment.obtained = Obtained::Detached;
@@ -131,11 +159,14 @@ impl Attachments<'_> {
                         log_gone(attachment, &self.rules[attachment.rule], is_released);
                         if !is_released && self.rules[attachment.rule].is_named() {
                             let ifindex = attachment.present.map_or(0, |present| present.ifindex);
-                            attachment.leave(gone.get(&ifindex).copied().unwrap_or(Departure::Unknown));
+                            attachment.leave(departure(ifindex), last(attachment, ifindex));
+                        } else {
+                            attachment.give_up();
                         }
                         let ended = attachment.end();
                         if is_released {
                             attachment.obtained = Obtained::Detached;
+                            attachment.departures = Departures::default();
                         }
                         let rule = &self.rules[attachment.rule];
                         if rule.is_named() && !attachment.names().iter().any(|name| rule.covers(name, false)) {
@@ -292,13 +323,13 @@ impl Attachments<'_> {
         let attachment = place.get_or_insert_with(|| Attachment::new(rule, &device.name, way));
         (attachment.rule, attachment.feeds) = (rule, feeds);
         attachment.call(device, &self.rules[rule]);
-        attachment.note_seen(if by_socket { attachment.told } else { self.readings.seen_of(slot) });
+        attachment.note_seen((!by_socket).then(|| self.readings.seen_of(slot)));
         let (present, before) = (
             Present {
                 ifindex: device.ifindex,
                 xdp: device.xdp,
                 address: device.address,
-                renamed: self.renamed.get(&device.ifindex).copied(),
+                origin: self.origins.get(&device.ifindex).copied().unwrap_or_default(),
                 number,
             },
             attachment.obtained,

@@ -15,8 +15,8 @@ use weir_datapath::interface::{Counts, MeasuredInterface};
 use weir_system::clock;
 
 use super::{
-    attachment::Departure,
-    coverage::Shortage,
+    coverage::{Shortage, Unseen},
+    departures::Departure,
     netlink::Device,
     obtained::{Obtained, WAITS},
     plan::{PlannedAttachment, successor},
@@ -56,7 +56,7 @@ pub struct Member {
     feeds: Feeds,
     /// The state of its position.
     pub watched: Watched,
-    /// The interface's own count at the last window's edge.
+    /// The interface's own count at the last window's edge, or when it was listed before it was attached.
     own: Option<Tally>,
 }
 
@@ -91,7 +91,8 @@ impl SharedSlot {
         let (ifindex, name) = (device.ifindex, device.name.clone());
         let (obtained, watched) = (Obtained::Waiting, Watched::new(clock::now().monotonic));
         self.numbers.insert((ifindex, way), number);
-        let member = Member { rule, ifindex, way, name, obtained, was_refused, feeds, watched, own: None };
+        let own = device.counts.map(|counts| counts[way as usize]);
+        let member = Member { rule, ifindex, way, name, obtained, was_refused, feeds, watched, own };
         self.members.insert(number, member);
         self.note();
         is_first
@@ -162,10 +163,9 @@ impl SharedSlot {
         let mut missed = Tally::default();
         for member in self.members.values_mut() {
             let now = readings.own((&member.name, member.ifindex), member.way);
-            let before = std::mem::replace(&mut member.own, now);
-            if let Some(blind) = member.watched.close(Shortage::Certain, clock::now().monotonic) {
+            if let Some((blind, carried)) = member.close(now, clock::now().monotonic) {
                 self.blind = self.blind.max(Some(blind));
-                missed.add(now.unwrap_or_default().since(before.unwrap_or_default()));
+                missed.add(carried);
             }
         }
         missed
@@ -246,6 +246,19 @@ impl Member {
         matches!(self.obtained, Obtained::Waiting)
     }
 
+    /// How long it may have been blind in the window that ends, and the most that its interface may have counted, which
+    /// has counted `own` in all until `now`.
+    fn close(&mut self, own: Option<Tally>, now: Duration) -> Option<(Duration, Tally)> {
+        if own.is_none() && self.own.is_some() {
+            // Its name has just changed. The next window has the packets of this one, too.
+            return None;
+        }
+        let before = std::mem::replace(&mut self.own, own);
+        let blind = self.watched.close(Shortage::Certain, now, true)?;
+        let carried = own.zip(before).filter(|(own, before)| own.packets >= before.packets);
+        Some((blind, carried.map_or(Unseen::UNKNOWN.beyond, |(own, before)| own.since(before))))
+    }
+
     /// Its rule, direction, index and name.
     pub fn what(self) -> (usize, Way, u32, String) {
         (self.rule, self.way, self.ifindex, self.name)
@@ -258,7 +271,7 @@ mod tests {
     use weir_config::{Direction, Interface, Mode};
 
     use super::{
-        super::{netlink::Device, plan::wanted},
+        super::{netlink::Device, plan::wanted, watch::Position},
         *,
     };
 
@@ -293,6 +306,32 @@ mod tests {
         let mut late = ledger;
         late.counters.seen = Tally::new(1, 60);
         assert!(others.close(&late).is_some(), "no packet is missing from the report");
+    }
+
+    #[test]
+    fn a_blind_member_may_have_missed_what_its_interface_carried_meanwhile() {
+        let rules = [Interface { name: "e*".to_owned(), mode: Mode::Auto, direction: Direction::Ingress, feeds: None }];
+        let own = |packets| Tally::new(packets, packets * 100);
+        let devices = [Device {
+            ifindex: 3,
+            name: "e3".to_owned(),
+            hardware: 1,
+            counts: Some([own(50_000), own(0)]),
+            ..Device::default()
+        }];
+        let mut others = SharedSlot::default();
+        others.take(&wanted(&rules, &devices, true)[0], 1, Feeds::All, false);
+        others.is_attached(1, Obtained::Tc);
+        let member = others.get_mut(1).unwrap();
+        let mut blind_until = |own, seconds| {
+            let now = clock::now().monotonic + Duration::from_secs(seconds);
+            member.watched.is_wrong(&Position::Removed, now);
+            member.close(own, now).map(|(_, carried)| carried)
+        };
+        assert_eq!(blind_until(Some(own(50_007)), 1), Some(own(7)), "not what it had carried before");
+        assert_eq!(blind_until(None, 2), None, "it was renamed");
+        assert_eq!(blind_until(Some(own(50_010)), 3), Some(own(3)), "of two windows");
+        assert_eq!(blind_until(Some(own(1)), 4), Some(Unseen::UNKNOWN.beyond), "the driver has reset its counters");
     }
 
     #[test]

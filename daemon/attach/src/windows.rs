@@ -12,7 +12,7 @@ use weir_datapath::{edge::Edge, interface::MeasuredInterface, kept::SlotState, s
 use weir_system::clock;
 
 use super::{
-    attachment::{Attachment, Present},
+    attachment::{Attachment, Present, WindowEnd},
     attachments::{Attachments, HELD_UP},
     coverage::SeenPackets,
     obtained::{ABSENT, Obtained, WAITS},
@@ -21,7 +21,7 @@ use super::{
 };
 
 /// How long it may take from an interface's count of a packet to weir's count of it.
-const ON_ITS_WAY: Duration = Duration::from_millis(2);
+pub(super) const ON_ITS_WAY: Duration = Duration::from_millis(2);
 
 /// One direction of an interface, as it is now.
 #[derive(Clone, Debug)]
@@ -40,8 +40,10 @@ pub struct InterfaceNow<'a> {
 
 impl Attachments<'_> {
     /// Checks all attachments and reads all counts, right before the edge of a window. For attachments that cannot be
-    /// checked in time, the interface's own count shows whether weir was blind.
-    pub fn look(&mut self, patience: Duration) {
+    /// checked in time, the interface's own count shows whether weir was blind. No later window decides that after the
+    /// last one (`is_last`).
+    pub fn look(&mut self, patience: Duration, is_last: bool) {
+        self.is_last = is_last;
         let (nth, begun) = (self.check(), clock::now().monotonic);
         let may_act = |done: &TaskResult| matches!(done, TaskResult::Checked { .. } | TaskResult::Mended { .. });
         self.wait(patience, |all| all.checks[1] >= nth && all.mending == 0, may_act);
@@ -69,9 +71,10 @@ impl Attachments<'_> {
         {
             debug!("cannot read the interfaces' own counts again: {error}");
         }
+        let end = WindowEnd { length, is_last: self.is_last };
         for (slot, attachment) in self.slots.numbered().filter(|(_, one)| !one.is_coming) {
             let Some(counters) = counted.get(slot) else { continue };
-            if let Some(unseen) = attachment.compare(slot, &self.readings, counters, length) {
+            if let Some(unseen) = attachment.compare(slot, &self.readings, counters, end) {
                 edge.miss(slot, unseen.counted, unseen.beyond, attachment.feeds != Feeds::All);
             }
         }

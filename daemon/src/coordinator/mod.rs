@@ -282,8 +282,9 @@ impl Coordinator<'_, '_> {
         let attachments = &mut self.measuring.attachments;
         for one in news {
             match one {
-                News::Deleted(ifindex) => attachments.note_gone(ifindex, Departure::Deleted),
-                News::Moved(ifindex) => attachments.note_gone(ifindex, Departure::Moved),
+                News::Deleted(ifindex) => attachments.note_gone(ifindex, Departure::Deleted, None),
+                News::Moved(ifindex, counts) => attachments.note_gone(ifindex, Departure::Moved, counts),
+                News::Reported(ifindex, counts) => attachments.note_reported(ifindex, counts),
                 News::Missed => attachments.note_missed(),
                 News::Changed => {}
             }
@@ -365,7 +366,7 @@ impl Coordinator<'_, '_> {
         }
         warn_of_step(span.clock_step);
         warn_of_length(span.length, before, !self.measuring.closing.alerts.is_empty());
-        self.measuring.attachments.look(look_patience(before));
+        self.measuring.attachments.look(look_patience(before), false);
         let (next_begin, patience) = (state.window.begin(), patience(before.min(interval)));
         let end = WindowEnd { span, next: next_begin, patience, rates: state.pulse.close() };
         state.is_alive = self.report(end, next.as_ref())?;
@@ -384,7 +385,7 @@ impl Coordinator<'_, '_> {
         info!("stopping: closing and reporting the last window");
         notify(&[NotifyState::Stopping]);
         let Measuring { attachments, workers, handover, .. } = &mut self.measuring;
-        attachments.look(look_patience(self.config.report.interval));
+        attachments.look(look_patience(self.config.report.interval), true);
         if handover.is_none() {
             let time = MORE_TIME + GRACE_PERIOD * attachments.links() as u32;
             notify(&[NotifyState::ExtendTimeoutUsec(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))]);

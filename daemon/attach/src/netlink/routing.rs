@@ -103,9 +103,11 @@ pub struct XdpProgram {
 pub enum News {
     /// The interface with this index was deleted.
     Deleted(u32),
-    /// The interface with this index has moved to another network namespace.
-    Moved(u32),
-    /// An interface is new or has changed.
+    /// The interface with this index has moved to another network namespace, with these own counts.
+    Moved(u32, Option<[Tally; 2]>),
+    /// The interface with this index is new or has changed, and has these own counts.
+    Reported(u32, Option<[Tally; 2]>),
+    /// Something else about an interface has changed.
     Changed,
     /// So much happened that the kernel could not report everything.
     Missed,
@@ -281,12 +283,22 @@ fn read_news(message: &Message<'_>) -> Option<News> {
         // When a port leaves a bridge, the kernel sends the same message, but with the bridge's address family.
         RTM_DELLINK if message.body.first() == Some(&0) => {
             let ifindex = word(message.body, 4)?;
-            let has_moved = value(message.body.get(LINK_BYTES..)?, IFLA_NEW_NETNSID).is_some();
-            Some(if has_moved { News::Moved(ifindex) } else { News::Deleted(ifindex) })
+            let attributes = message.body.get(LINK_BYTES..)?;
+            let has_moved = value(attributes, IFLA_NEW_NETNSID).is_some();
+            // The last counts of a deleted interface may be incomplete: those of a veth lack what its peer had counted.
+            Some(if has_moved { News::Moved(ifindex, counts_in(attributes)) } else { News::Deleted(ifindex) })
+        }
+        RTM_NEWLINK if message.body.first() == Some(&0) => {
+            Some(News::Reported(word(message.body, 4)?, counts_in(message.body.get(LINK_BYTES..)?)))
         }
         RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR => Some(News::Changed),
         _ => None,
     }
+}
+
+/// An interface's own counts, from the attributes of a message about it.
+fn counts_in(attributes: &[u8]) -> Option<[Tally; 2]> {
+    read_counts(value(attributes, IFLA_STATS64)?)
 }
 
 /// Parses the address in an `RTM_NEWADDR`.
@@ -484,9 +496,11 @@ mod tests {
         let tell = |bytes: &[u8]| messages(bytes).find_map(|message| read_news(&message));
         assert_eq!(tell(&told(RTM_DELLINK, 0, &[])), Some(News::Deleted(7)));
         let moved = told(RTM_DELLINK, 0, &[attribute(IFLA_NEW_NETNSID, &3_u32.to_ne_bytes())]);
-        assert_eq!(tell(&moved), Some(News::Moved(7)));
+        assert_eq!(tell(&moved), Some(News::Moved(7, None)));
         assert_eq!(tell(&told(RTM_DELLINK, 7, &[])), Some(News::Changed), "the port left a bridge");
-        assert_eq!(tell(&a_vlan()), Some(News::Changed));
+        assert_eq!(tell(&told(RTM_NEWLINK, 7, &[])), Some(News::Changed), "the port of a bridge has changed");
+        let counts = Some([Tally::new(11, 13), Tally::new(12, 14)]);
+        assert_eq!(tell(&a_vlan()), Some(News::Reported(7, counts)));
         assert_eq!(tell(&told(DONE, 0, &[])), None);
     }
 
