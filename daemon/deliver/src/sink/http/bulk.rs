@@ -16,8 +16,8 @@ const DEPTH_MAX: usize = 64;
 
 /// What an answer of 2xx means for a batch of so many reports: the server may have refused single ones.
 ///
-/// An answer that cannot be read to its end does not tell about all reports. Then each of several is sent alone; for one,
-/// the status of the answer counts.
+/// An answer that cannot be read to its end does not tell about all reports. Then each of several is sent alone. For one
+/// alone, the status of the answer counts, unless it says that there are errors.
 pub(super) fn judge(answer: impl Read, reports: usize) -> Result<(), DeliveryError> {
     let mut bulk = Bulk::default();
     let end = Scanner::new(answer.take(ANSWER_BYTES_MAX)).scan(&mut bulk);
@@ -29,20 +29,21 @@ pub(super) fn judge(answer: impl Read, reports: usize) -> Result<(), DeliveryErr
     match end {
         End::NoJson if !bulk.is_bulk => return no_bulk("It is not JSON"),
         End::Whole if !bulk.is_bulk => return no_bulk("It has neither `errors` nor `items`"),
-        _ if bulk.has_no_errors => return Ok(()),
+        _ if bulk.has_errors == Some(false) => return Ok(()),
         _ => {}
     }
     if let Some(message) = bulk.passing {
         return Err(DeliveryError::unavailable(message));
     }
-    match bulk.refused {
-        Some(message) => Err(DeliveryError::Refused(message)),
-        None if end == End::Whole || reports == 1 => Ok(()),
-        None => {
-            let (known, all) = (bulk.items, reports);
-            Err(DeliveryError::Refused(format!("the answer can be read only for {known} of {all} reports")))
-        }
+    if let Some(message) = bulk.refused {
+        return Err(DeliveryError::Refused(message));
     }
+    let (known, all) = (bulk.items, reports);
+    let is_known = end == End::Whole || known >= all || all == 1 && bulk.has_errors != Some(true);
+    if is_known {
+        return Ok(());
+    }
+    Err(DeliveryError::Refused(format!("the answer can be read only for {known} of {all} reports")))
 }
 
 /// What was read of an answer.
@@ -50,7 +51,7 @@ pub(super) fn judge(answer: impl Read, reports: usize) -> Result<(), DeliveryErr
 struct Bulk {
     /// Whether it has `errors` or `items`.
     is_bulk: bool,
-    has_no_errors: bool,
+    has_errors: Option<bool>,
     items: usize,
     /// The item that is being read.
     status: Option<u16>,
@@ -66,7 +67,7 @@ impl Bulk {
     fn value(&mut self, path: &[Level], text: &str) {
         let names: Vec<&str> = path.iter().map(|level| &*level.name).collect();
         match names[..] {
-            ["errors"] => self.has_no_errors = text == "false",
+            ["errors"] => self.has_errors = text.parse().ok(),
             ["items", "", _, "status"] => self.status = text.parse().ok(),
             ["items", "", _, "error"] | ["items", "", _, "error", "reason"] => text.clone_into(&mut self.reason),
             _ => {}
@@ -210,11 +211,9 @@ mod tests {
 
     /// An answer of 400 for each of so many reports, with reasons of this length.
     fn refusing(reports: usize, reason: &str) -> String {
-        let item = json!({"create": {
-            "_index": "weir", "_id": "7f/b/1", "status": 400,
-            "error": {"type": "document_parsing_exception", "reason": reason, "caused_by": {"reason": reason}}
-        }});
-        json!({"took": 3, "errors": true, "items": vec![item; reports]}).to_string()
+        let error = json!({"reason": reason, "type": "document_parsing_exception", "caused_by": {"reason": reason}});
+        let item = format!(r#"{{"create":{{"_index":"weir","_id":"7f/b/1","status":400,"error":{error}}}}}"#);
+        format!(r#"{{"took":3,"errors":true,"items":[{}]}}"#, vec![item; reports].join(","))
     }
 
     fn is_refused(judged: &Result<(), DeliveryError>) -> bool {
@@ -238,9 +237,14 @@ mod tests {
         let whole = refusing(2, "no\u{e4} \"so\"");
         for end in 0..whole.len() {
             let cut = &whole.as_bytes()[..end];
-            let has_status = whole[..whole.floor_char_boundary(end)].contains("\"status\":400,");
-            assert_eq!(is_refused(&judge(cut, 1)), has_status, "{}", String::from_utf8_lossy(cut));
-            assert!(!has_status || is_refused(&judge(cut, 2)));
+            let text = String::from_utf8_lossy(cut);
+            let has_errors = text.contains("\"errors\":true");
+            assert_eq!(is_refused(&judge(cut, 1)), has_errors, "{text}");
+            let has_status = text.contains("\"status\":400,");
+            assert!(
+                !has_status || judge(cut, 2).is_err_and(|error| error.to_string().starts_with("400 Bad")),
+                "{text}"
+            );
         }
         assert!(judge(whole.as_bytes(), 1).unwrap_err().to_string().contains("no\u{e4} \"so\""));
         // Of two reports, one is known.
