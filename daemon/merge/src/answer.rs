@@ -202,6 +202,8 @@ pub enum What {
     OtherGeometry,
     /// Sketches that could not be read.
     BrokenSketch,
+    /// Reports or sketches for which there is no room.
+    LeftOut,
     /// Lines that are no report.
     Unreadable,
 }
@@ -219,6 +221,7 @@ impl What {
             Self::OtherLgK => "other lg_k",
             Self::OtherGeometry => "other geometry",
             Self::BrokenSketch => "broken sketch",
+            Self::LeftOut => "left out",
             Self::Unreadable => "unreadable",
         }
     }

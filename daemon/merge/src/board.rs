@@ -26,8 +26,6 @@ const NOTE: &str = "a packet that passed two routers counts at both: in rates, t
 pub const KEPT: usize = 5;
 /// The most routers.
 const ROUTERS_MAX: usize = 4_096;
-/// After so many lines, what has arrived is forgotten one by one.
-const SETTLED_EACH: u64 = 4_096;
 /// Whether a router is late is judged by the longest of its last reports: the first and the last of a run are short.
 const LATE_OF_LAST: usize = 5;
 /// A router whose clock is wrong by more than this has no report in the windows of the others.
@@ -39,7 +37,6 @@ pub struct Board {
     window: Duration,
     /// By identity.
     routers: BTreeMap<String, Router>,
-    lines: u64,
     /// The longest report, and the router that sent it.
     longest: (Duration, String),
 }
@@ -77,7 +74,7 @@ impl Board {
     /// Nothing yet. Lists have `top` rows.
     pub fn new(window: Duration, top: usize) -> Self {
         let merger = Merger::new(Settings { window: Some(window), by: By::All, top });
-        Self { merger, window, routers: BTreeMap::new(), lines: 0, longest: Default::default() }
+        Self { merger, window, routers: BTreeMap::new(), longest: Default::default() }
     }
 
     /// Adds a line that was read at this time.
@@ -91,7 +88,6 @@ impl Board {
             let why = format!("there are more than {} routers: {name} ({id}) is left out", grouped(ROUTERS_MAX as u64));
             return self.merger.is_unreadable(why);
         }
-        self.lines += 1;
         match line {
             Parsed::Report(report) => self.report(report, now),
             line => {
@@ -103,9 +99,6 @@ impl Board {
             }
         }
         self.merger.keep(KEPT);
-        if self.lines.is_multiple_of(SETTLED_EACH) {
-            self.merger.settle();
-        }
     }
 
     fn has_room(&self, id: &str) -> bool {
@@ -529,7 +522,6 @@ mod tests {
                 }
             }
         }
-        board.merger.settle();
         assert_eq!(board.merger.windows().count(), KEPT);
         for router in board.routers.values() {
             assert!(router.recent.len() <= SECONDS_MAX && router.sums.len() <= KEPT);

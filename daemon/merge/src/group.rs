@@ -1,6 +1,6 @@
 //! One window of all routers, of a site, or of one router: everything that is added up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use jiff::Timestamp;
 use weir_common::{ledger::Tally, sketch::Metric};
@@ -21,13 +21,25 @@ use weir_sketch::{
 use crate::{
     answer::{Bounded, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, SpreadRow, WindowAnswer},
     line::{Counted, Report, Unpacked},
+    routers::{ROUTERS_BYTES, Router, Routers},
 };
 
 /// The most rows of a list while it is added up: some 600 KiB.
 const ROWS: usize = 4_096;
 
-/// A router, by its number.
-pub type Router = u32;
+/// What the fields of a place take beside a sketch: a list has at most so many bytes of names.
+const PLACE_BYTES: usize = 1_024 + ROUTERS_BYTES;
+
+/// Why sketches cannot be added.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// They are not like the others, or forged.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// There is no memory for them.
+    #[error("there is no room for more sketches: choose longer windows by --window, or merge fewer files at a time")]
+    NoRoom,
+}
 
 /// A kind of key: the UTC day, the fingerprint, and the number of registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,8 +57,10 @@ pub struct Kind {
 pub struct Group {
     start: Timestamp,
     end: Timestamp,
-    routers: BTreeSet<Router>,
+    routers: Routers,
     reports: u64,
+    /// What all sketches take, in bytes.
+    bytes: usize,
     seen: Tally,
     account: Account,
     distinct: BTreeMap<(String, Kind), Union<HyperLogLog>>,
@@ -74,13 +88,13 @@ pub struct KeyAnswer {
 struct Union<S> {
     all: S,
     missing: u64,
-    routers: BTreeSet<Router>,
+    routers: Routers,
 }
 
 #[derive(Debug)]
 struct Lists {
     all: ListUnion,
-    routers: BTreeSet<Router>,
+    routers: Routers,
 }
 
 impl Group {
@@ -88,7 +102,7 @@ impl Group {
     pub fn new(start: Timestamp) -> Self {
         let (routers, seen, account) = Default::default();
         let (distinct, lists, spread) = Default::default();
-        Self { start, end: start, routers, reports: 0, seen, account, distinct, lists, spread }
+        Self { start, end: start, routers, reports: 0, bytes: 0, seen, account, distinct, lists, spread }
     }
 
     /// Adds what is exact of a report.
@@ -101,32 +115,57 @@ impl Group {
         self.account.join(&report.account, &report.sender.name);
     }
 
-    /// Adds sketches. Returns the lists that cannot be added.
-    pub fn add(&mut self, router: Router, day: i64, sketches: Unpacked) -> Vec<(String, Mismatch)> {
+    /// Adds sketches, which may take so many bytes more. Returns those that cannot be added.
+    pub fn add(&mut self, router: Router, day: i64, sketches: Unpacked, mut room: usize) -> Vec<(String, Refusal)> {
         self.start = self.start.min(sketches.start);
         self.end = self.end.max(sketches.end);
+        let (before, mut refused) = (room, Vec::new());
         for Counted { name, key_id, missing, sketch } in sketches.distinct {
             let kind = Kind { day, key_id, lg_k: sketch.precision() };
-            join(self.distinct.entry((name, kind)), router, missing, sketch, |all, one| all.merge(one).is_ok());
+            let (bytes, place) = (sketch.memory_bytes(), (name.clone(), kind));
+            let merge = |all: &mut HyperLogLog, one: &HyperLogLog| all.merge(one).is_ok();
+            let has_room = join(self.distinct.entry(place), (router, missing), (sketch, bytes), &mut room, merge);
+            refused.extend((!has_room).then_some((name, Refusal::NoRoom)));
         }
         for (by, Counted { name, key_id, missing, sketch }) in sketches.spread {
             let Geometry::Lines { count, per_key } = sketch.geometry() else { continue };
-            let place = (name, by, Kind { day, key_id, lg_k: 0 }, (count, per_key));
-            join(self.spread.entry(place), router, missing, sketch, |all, one| all.merge(one).is_ok());
+            let place = (name.clone(), by, Kind { day, key_id, lg_k: 0 }, (count, per_key));
+            let bytes = sketch.memory_bytes();
+            let merge = |all: &mut Spread<ViewKey>, one: &Spread<ViewKey>| all.merge(one).is_ok();
+            let has_room = join(self.spread.entry(place), (router, missing), (sketch, bytes), &mut room, merge);
+            refused.extend((!has_room).then_some((name, Refusal::NoRoom)));
         }
-        let refused = sketches.lists.into_iter().filter_map(|list| self.list(router, list));
-        refused.collect()
+        refused.extend(sketches.lists.into_iter().filter_map(|list| self.list(router, list, &mut room)));
+        self.bytes = (self.bytes + before).saturating_sub(room);
+        refused
     }
 
-    fn list(&mut self, router: Router, list: ListSketch) -> Option<(String, Mismatch)> {
+    fn list(&mut self, router: Router, list: ListSketch, room: &mut usize) -> Option<(String, Refusal)> {
         let place = (list.name.clone(), list.by.clone());
-        let new = || Lists { all: ListUnion::new(&list.by, ROWS), routers: BTreeSet::new() };
-        let lists = self.lists.entry(place).or_insert_with(new);
-        match lists.all.add(&list) {
-            Ok(()) => _ = lists.routers.insert(router),
-            Err(mismatch) => return Some((list.name, mismatch)),
+        let new = || Lists { all: ListUnion::new(&list.by, ROWS), routers: Routers::default() };
+        if !self.lists.contains_key(&place) {
+            let Some(rest) = room.checked_sub(PLACE_BYTES + new().all.memory_bytes()) else {
+                return Some((list.name, Refusal::NoRoom));
+            };
+            *room = rest;
         }
+        let lists = self.lists.entry(place).or_insert_with(new);
+        let (bytes, rows) = (lists.all.memory_bytes(), lists.all.len());
+        if let Err(mismatch) = lists.all.add(&list) {
+            return Some((list.name, mismatch.into()));
+        }
+        lists.routers.insert(router);
+        if lists.all.memory_bytes() > bytes + *room {
+            // Rows of small keys make room. All bounds still hold.
+            lists.all.keep(rows / 4);
+        }
+        *room = (*room + bytes).saturating_sub(lists.all.memory_bytes());
         None
+    }
+
+    /// What all its sketches take, in bytes.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// When the first window of a report began.
@@ -173,10 +212,11 @@ impl Group {
 
     fn distinct(&self, of_fleet: impl Fn(&str, Kind) -> bool) -> Vec<DistinctAnswer> {
         let mut answers = Vec::new();
-        let names: BTreeSet<&String> = self.distinct.keys().map(|(name, _)| name).collect();
-        for name in names {
-            let all = self.distinct.iter().filter(|((other, _), _)| other == name);
-            let (ours, others): (Vec<_>, Vec<_>) = all.partition(|((_, kind), _)| of_fleet(name, *kind));
+        let all: Vec<_> = self.distinct.iter().collect();
+        for of_name in all.chunk_by(|((one, _), _), ((other, _), _)| one == other) {
+            let [((name, _), _), ..] = of_name else { continue };
+            let (ours, others): (Vec<_>, Vec<_>) =
+                of_name.iter().copied().partition(|((_, kind), _)| of_fleet(name, *kind));
             answers.extend(joined_count(name, &ours));
             answers.extend(others.into_iter().filter_map(|one| {
                 let apart = joined_count(name, &[one])?;
@@ -213,18 +253,24 @@ fn of_fleet_of<'a>(of_fleet: &'a impl Fn(&str, Kind) -> bool) -> impl Fn(&str, K
     move |name, kind| of_fleet(name, kind)
 }
 
+/// Adds a sketch, and the packets that may have been of more values. Returns whether there is room for it.
 fn join<K: Ord, S>(
-    entry: std::collections::btree_map::Entry<'_, K, Union<S>>,
-    router: Router,
-    missing: u64,
-    sketch: S,
+    entry: Entry<'_, K, Union<S>>,
+    (router, missing): (Router, u64),
+    (sketch, bytes): (S, usize),
+    room: &mut usize,
     merge: impl Fn(&mut S, &S) -> bool,
-) {
-    use std::collections::btree_map::Entry::{Occupied, Vacant};
+) -> bool {
     match entry {
-        Vacant(place) => _ = place.insert(Union { all: sketch, missing, routers: [router].into() }),
+        Entry::Vacant(place) => {
+            let Some(rest) = room.checked_sub(PLACE_BYTES + bytes) else { return false };
+            *room = rest;
+            let mut routers = Routers::default();
+            routers.insert(router);
+            place.insert(Union { all: sketch, missing, routers });
+        }
         // The place says that both have the same key and size.
-        Occupied(mut union) => {
+        Entry::Occupied(mut union) => {
             let union = union.get_mut();
             if merge(&mut union.all, &sketch) {
                 union.missing = union.missing.saturating_add(missing);
@@ -232,6 +278,7 @@ fn join<K: Ord, S>(
             }
         }
     }
+    true
 }
 
 /// The count of one key, or bounds of the count of several.
@@ -244,7 +291,8 @@ fn joined_count(name: &str, unions: &[(&(String, Kind), &Union<HyperLogLog>)]) -
         Estimate { value, lower, upper: upper.saturating_add(union.missing) }
     });
     let counts: Vec<Estimate> = counts.collect();
-    let routers: BTreeSet<Router> = unions.iter().flat_map(|(_, union)| union.routers.iter().copied()).collect();
+    let mut routers = Routers::default();
+    unions.iter().for_each(|(_, union)| routers.join(&union.routers));
     Some(DistinctAnswer {
         name: name.to_owned(),
         value: counts.iter().map(|count| count.value).max()?,

@@ -20,6 +20,11 @@ const SPREAD_BYTES_MAX: usize = 16 << 20;
 /// No report has this number or a larger one.
 const SEQ_MAX: u64 = 1 << 53;
 
+/// The longest identity or name of a router, of a run, a site or a sketch, in bytes. That of weir is shorter.
+const NAME_BYTES_MAX: usize = 255;
+/// The most bytes of the names of a key's fields.
+const FIELDS_BYTES_MAX: usize = 512;
+
 /// What a line is.
 #[derive(Debug)]
 pub enum Parsed {
@@ -49,13 +54,24 @@ pub struct Sender {
     pub site: Option<String>,
 }
 
+impl Sender {
+    /// Whether its names are such as weir writes.
+    fn check(&self) -> Result<(), String> {
+        let Self { id, boot_id, seq: _, name, site } = self;
+        let all = [("id", id), ("boot_id", boot_id), ("name", name)].into_iter();
+        let is_long = |(_, text): &(&str, &String)| text.len() > NAME_BYTES_MAX;
+        let long = all.chain(site.iter().map(|site| ("site", site))).find(is_long);
+        long.map_or(Ok(()), |(field, _)| Err(format!("`observer.{field}` is longer than {NAME_BYTES_MAX} bytes")))
+    }
+}
+
 /// A report.
 #[derive(Debug)]
 pub struct Report {
     /// Who sent it.
     pub sender: Sender,
-    /// The run and the number of the report before.
-    pub previous: Option<(String, u64)>,
+    /// The id of the report before.
+    pub previous: Option<String>,
     /// When its window began.
     pub start: Timestamp,
     /// When its window ended.
@@ -185,6 +201,9 @@ pub fn parse(line: &str) -> Parsed {
         Ok(fields) => fields,
         Err(error) => return Parsed::Unreadable(error.to_string()),
     };
+    if let Err(why) = fields.observer.check() {
+        return Parsed::Unreadable(why);
+    }
     match &*fields.schema {
         SCHEMA => report(fields),
         TOMBSTONE_SCHEMA => tombstone(fields),
@@ -200,8 +219,12 @@ fn report(fields: Fields) -> Parsed {
     let (Some(window), Some(totals)) = (window, totals) else {
         return Parsed::Unreadable("the report has no window or no totals".to_owned());
     };
+    let of_sketches = sketches.iter().any(|sketches| sketches.end < sketches.start);
+    if window.end < window.start || of_sketches {
+        return Parsed::Unreadable("the window of the report or of its sketches ends before it begins".to_owned());
+    }
     Parsed::Report(Box::new(Report {
-        previous: previous.and_then(|id| previous_of(&observer.id, &id)),
+        previous,
         sender: observer,
         start: window.start,
         end: window.end,
@@ -209,12 +232,6 @@ fn report(fields: Fields) -> Parsed {
         account: Account::of_parts(&interfaces),
         sketches: sketches.map(unpack),
     }))
-}
-
-/// The run and the number in an id of this observer.
-fn previous_of(observer: &str, id: &str) -> Option<(String, u64)> {
-    let (boot_id, seq) = id.strip_prefix(observer)?.strip_prefix('/')?.split_once('/')?;
-    Some((boot_id.to_owned(), seq.parse().ok().filter(|seq| *seq < SEQ_MAX)?))
 }
 
 fn tombstone(fields: Fields) -> Parsed {
@@ -227,10 +244,35 @@ fn tombstone(fields: Fields) -> Parsed {
     }
 }
 
+/// Whether a sketch has names such as weir writes. If not, the start of its name, and why.
+fn has_names(name: &str, by: &[String]) -> Result<(), (String, String)> {
+    let broken = |why: String| Err((name.chars().take(NAME_BYTES_MAX / 4).collect(), why));
+    if name.len() > NAME_BYTES_MAX {
+        return broken(format!("its name is longer than {NAME_BYTES_MAX} bytes"));
+    }
+    // Each takes some bytes, also if it is empty.
+    let bytes: usize = by.iter().map(|field| size_of::<String>() + field.len()).sum();
+    if bytes > FIELDS_BYTES_MAX {
+        return broken(format!("the names of its fields are longer than {FIELDS_BYTES_MAX} bytes"));
+    }
+    Ok(())
+}
+
 fn unpack(sketches: Sketches) -> Unpacked {
     let Sketches { start, end, windows: _, distinct, lists, spread } = sketches;
-    let mut unpacked = Unpacked { start, end, distinct: Vec::new(), lists, spread: Vec::new(), broken: Vec::new() };
+    let mut unpacked =
+        Unpacked { start, end, distinct: Vec::new(), lists: Vec::new(), spread: Vec::new(), broken: Vec::new() };
+    for one in lists {
+        match has_names(&one.name, &one.by) {
+            Ok(()) => unpacked.lists.push(one),
+            Err(broken) => unpacked.broken.push(broken),
+        }
+    }
     for one in distinct {
+        if let Err(broken) = has_names(&one.name, &[]) {
+            unpacked.broken.push(broken);
+            continue;
+        }
         let read = |key_id| {
             let image = decode(&one.hll).ok_or("it is not base64")?;
             let sketch = hll::read(&image, key_id).map_err(|error| error.to_string())?;
@@ -248,6 +290,10 @@ fn unpack(sketches: Sketches) -> Unpacked {
         }
     }
     for one in spread {
+        if let Err(broken) = has_names(&one.name, &one.by) {
+            unpacked.broken.push(broken);
+            continue;
+        }
         let read = || {
             let image = decode(&one.image).ok_or("it is not base64")?;
             Spread::<ViewKey>::from_image(&image, SPREAD_BYTES_MAX).map_err(|error| error.to_string())
@@ -279,7 +325,7 @@ mod tests {
     fn a_report_is_read_with_its_sketches() {
         let Parsed::Report(report) = parse(GOLDEN) else { panic!() };
         assert_eq!((&*report.sender.name, report.sender.seq), ("edge-1", 42));
-        assert_eq!(report.previous, Some(("b41d".to_owned(), 41)));
+        assert_eq!(report.previous.as_deref(), Some("7f3c9a52/b41d/41"));
         assert!(report.seen.packets > 1_000_000 && report.account.lost().packets > 0);
         let sketches = report.sketches.unwrap();
         assert_eq!((sketches.distinct.len(), sketches.lists.len(), sketches.broken.len()), (1, 2, 1));
@@ -306,6 +352,15 @@ mod tests {
         assert!(matches!(numbers(SEQ_MAX - 1), Parsed::Tombstone(_)));
         assert!(matches!(numbers(u64::MAX), Parsed::Unreadable(_)));
         assert!(why(&GOLDEN.replacen("\"seq\": 42", &format!("\"seq\": {}", u64::MAX), 1)).contains("observer.seq"));
+        let renamed = |field: &str, value: &str| {
+            why(&GOLDEN.replacen(
+                &format!("\"{field}\": \"{value}\""),
+                &format!("\"{field}\": \"{}\"", "x".repeat(300)),
+                1,
+            ))
+        };
+        assert!(renamed("name", "edge-1").contains("`observer.name` is longer than 255 bytes"));
+        assert!(why(&GOLDEN.replacen("\"end\": \"20", "\"end\": \"19", 1)).contains("ends before it begins"));
         let place = |number| Place { path: Path::new("a.json").into(), table: None, number };
         let line = |number, text: &str| Line { place: place(number), text: text.to_owned() };
         let report = GOLDEN.replace('\n', "");

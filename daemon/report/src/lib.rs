@@ -6,13 +6,15 @@
 //!
 //! [`closing`] ends a window: its shards become a summary, and that becomes a report, which [`observer`] numbers.
 //! [`sketches`] leave the router in reports, to be merged with those of other routers. [`alerting`] judges a report by
-//! the rules of the configuration. [`series`] has the numbers that are exported or that rules can use.
+//! the rules of the configuration. [`series`] has the numbers that are exported or that rules can use. [`arrivals`]
+//! knows which reports of an observer are missing.
 
 #![forbid(unsafe_code)]
 
 mod account;
 mod alert;
 pub mod alerting;
+pub mod arrivals;
 pub mod closing;
 pub mod compose;
 mod encoded;

@@ -1,7 +1,7 @@
 //! The HTTP client for every kind of content: connection, headers, secrets, TLS, proxy, compression, and the meaning of
 //! answers.
 
-use std::{io::Read, path::Path};
+use std::path::Path;
 
 use ureq::{
     Agent, Proxy, ProxyProtocol,
@@ -10,7 +10,7 @@ use ureq::{
 use weir_config::{self as config, Compress};
 
 use super::{
-    answer::{may_pass, refusal, retry_after},
+    answer::{Accepted, may_pass, refusal, retry_after},
     failure::explained,
     secret::{SecretError, SecretHeader},
     tls::{self, PemError},
@@ -18,8 +18,6 @@ use super::{
 };
 use crate::{gzip::gzip, sink::DeliveryError, spool::Item};
 
-/// How much of an answer is read. After a larger one the connection cannot be reused.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// zstd's own default: as fast as the fastest gzip level, and a quarter smaller.
 const ZSTD_LEVEL: i32 = 3;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -62,6 +60,7 @@ impl Client {
         let uri = settings.url.clone();
         let mut all = HeaderMap::new();
         all.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        all.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         all.insert(header::USER_AGENT, HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
         if let Some(encoding) = encoding(settings.compress) {
             all.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
@@ -119,13 +118,13 @@ impl Client {
         self.origin() + self.uri.path()
     }
 
-    /// Sends the concatenation of `parts` as the body for this batch. If the server accepts it, returns the body of the
-    /// answer, up to a limit.
+    /// Sends the concatenation of `parts` as the body for this batch. If the server accepts it, returns the answer: the
+    /// report is delivered, whether or not the rest of the answer arrives.
     ///
     /// # Errors
     ///
     /// [`DeliveryError::Refused`] for an answer of 4xx, except those that may pass. Everything else may work later.
-    pub(in crate::sink) fn post(&self, batch: &[Item], parts: &[&[u8]]) -> Result<Vec<u8>, DeliveryError> {
+    pub(in crate::sink) fn post(&self, batch: &[Item], parts: &[&[u8]]) -> Result<Accepted, DeliveryError> {
         let request = self.request(batch, parts)?;
         let _ = self.early.take();
         let explained = |error| DeliveryError::unavailable(explained(&error, &self.uri, self.proxy.as_deref()));
@@ -136,10 +135,7 @@ impl Client {
             return Err(DeliveryError::unavailable(message));
         }
         if status.is_success() {
-            // The report is delivered, whether or not the rest of the answer arrives.
-            let mut answer = Vec::new();
-            let _ = response.body_mut().as_reader().take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
-            return Ok(answer);
+            return Ok(Accepted(response));
         }
         let message = refusal(&mut response);
         Err(if status.is_client_error() && !may_pass(status) {
