@@ -49,6 +49,7 @@ mod following;
 mod forwarding;
 mod grafana;
 mod handover;
+mod histories;
 mod history;
 mod inherited;
 mod interfaces;
@@ -114,7 +115,7 @@ const ALONE: [Suite; 14] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
 /// so that none of them is left over at the end.
-const PATIENT: [Suite; 47] = [
+const PATIENT: [Suite; 48] = [
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
@@ -125,6 +126,7 @@ const PATIENT: [Suite; 47] = [
     Suite { name: "nats", tests: nats::TESTS, requirements: nats::requirements },
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("moves", moves::TESTS),
+    Suite::in_namespaces("histories", histories::TESTS),
     Suite { name: "nat", tests: nat::TESTS, requirements: nat::requirements },
     Suite::in_namespaces("default_route", default_route::TESTS),
     Suite::in_namespaces("following", following::TESTS),
