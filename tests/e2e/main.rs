@@ -49,6 +49,7 @@ mod following;
 mod forwarding;
 mod grafana;
 mod handover;
+mod histories;
 mod history;
 mod inherited;
 mod interfaces;
@@ -96,7 +97,7 @@ struct Suite {
 }
 
 /// These run first, one test after the other.
-const ALONE: [Suite; 14] = [
+const ALONE: &[Suite] = &[
     Suite::in_namespaces("ledger", ledger::ALONE),
     Suite::in_namespaces("windows", windows::ALONE),
     Suite::in_namespaces("forwarding", forwarding::ALONE),
@@ -115,7 +116,7 @@ const ALONE: [Suite; 14] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
 /// so that none of them is left over at the end.
-const PATIENT: [Suite; 49] = [
+const PATIENT: &[Suite] = &[
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
@@ -128,6 +129,7 @@ const PATIENT: [Suite; 49] = [
     Suite::in_namespaces("moves", moves::TESTS),
     Suite::in_namespaces("names", names::TESTS),
     Suite::in_namespaces("package", package::TESTS),
+    Suite::in_namespaces("histories", histories::TESTS),
     Suite { name: "nat", tests: nat::TESTS, requirements: nat::requirements },
     Suite::in_namespaces("default_route", default_route::TESTS),
     Suite::in_namespaces("following", following::TESTS),

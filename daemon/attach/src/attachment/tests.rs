@@ -223,6 +223,30 @@ fn an_interface_is_known_again_after_another_one_had_its_place() {
     assert_eq!((unseen.counted.packets, unseen.beyond.packets), (7, 0), "the other one's packets are not its own");
 }
 
+/// A burst passes while the counts are read at the end of a window. At the end of the next one another process holds the
+/// kernel's lock, and nothing passes any more.
+#[test]
+fn packets_between_two_readings_may_have_been_missed_and_are_not_lost() {
+    let at = |own: u64, seen: [u64; 2]| {
+        let own = Tally::new(own, own * 100);
+        Some(Reading { own: [own; 2], seen: seen.map(|seen| reading(0, seen).unwrap().seen[0]) })
+    };
+    let mut one = attached(0, "eth0", Way::Ingress, 2);
+    one.watched = Watched::new(clock::now().monotonic);
+    one.coverage = Coverage::new(at(0, [0; 2]));
+    one.watched.is_well(clock::now().monotonic);
+    assert_eq!(one.compare_with(at(50, [48, 55]), 0, WINDOW), None);
+    let now = clock::now().monotonic;
+    one.watched.is_well(now);
+    one.watched.is_unknown(clock::now().monotonic, clock::now().monotonic);
+    let mut declared = Unseen::default();
+    for _ in 0..6 {
+        declared.add(one.compare_with(at(101, [101; 2]), 0, WINDOW).unwrap_or_default());
+        one.watched.is_well(clock::now().monotonic);
+    }
+    assert_eq!((declared.counted, declared.beyond.packets), (Tally::default(), 3), "48 to 55 of 50 were seen by then");
+}
+
 #[test]
 fn a_count_that_cannot_be_read_at_an_edge_is_compared_at_the_next() {
     let mut one = attached(0, "eth0", Way::Ingress, 2);
