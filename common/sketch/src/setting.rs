@@ -98,10 +98,11 @@ mod tests {
     /// So many keys need more than 4 GiB, or more than a structure has room for.
     const TOO_MANY: [u64; 3] = [1 << 42, 1 << 63, u64::MAX];
 
-    type Checked = Result<(), SettingError>;
+    /// The name of a structure, and its constructor with one setting open.
+    type Case<N> = (&'static str, fn(N) -> Result<(), SettingError>);
 
     /// Each constructor that takes a rate or an error.
-    const OF_SHARES: [(&str, fn(f64) -> Checked); 14] = [
+    const OF_SHARES: [Case<f64>; 14] = [
         ("Bloom", |rate| Bloom::with_key(KEY, 100, rate).map(drop)),
         ("BlockedBloom", |rate| BlockedBloom::with_key(KEY, 100, rate).map(drop)),
         ("CountingBloom", |rate| CountingBloom::with_key(KEY, 100, rate).map(drop)),
@@ -119,7 +120,7 @@ mod tests {
     ];
 
     /// Each constructor that takes a number.
-    const OF_NUMBERS: [(&str, fn(u64) -> Checked); 12] = [
+    const OF_NUMBERS: [Case<u64>; 12] = [
         ("Bloom", |items| Bloom::with_key(KEY, items, 0.5).map(drop)),
         ("BlockedBloom", |items| BlockedBloom::with_key(KEY, items, 0.5).map(drop)),
         ("CountingBloom", |items| CountingBloom::with_key(KEY, items, 0.5).map(drop)),
