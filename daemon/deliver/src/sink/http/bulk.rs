@@ -16,8 +16,8 @@ const DEPTH_MAX: usize = 64;
 
 /// What an answer of 2xx means for a batch of so many reports: the server may have refused single ones.
 ///
-/// An answer that cannot be read to its end does not tell about all reports. Then each of several is sent alone. For one
-/// alone, the status of the answer counts, unless it says that there are errors.
+/// An answer that cannot be read to its end does not tell about all reports. Then each of several is sent alone. For
+/// one alone, the status of the answer counts, unless it says that there are errors.
 pub(super) fn judge(answer: impl Read, reports: usize) -> Result<(), DeliveryError> {
     let mut bulk = Bulk::default();
     let end = Scanner::new(answer.take(ANSWER_BYTES_MAX)).scan(&mut bulk);
@@ -152,12 +152,12 @@ impl<R: Read> Scanner<R> {
                 b',' if !path.is_empty() => {}
                 b'"' if !path.is_empty() => {
                     let Some(text) = self.string() else { return End::Cut };
-                    let after = self.next_after_space();
-                    if after == Some(b':') && path.last().is_some_and(|level| level.is_object) {
+                    let Some(after) = self.next_after_space() else { return End::Cut };
+                    if after == b':' && path.last().is_some_and(|level| level.is_object) {
                         bulk.is_bulk |= path.len() == 1 && ["errors", "items"].contains(&&*text);
                         path.last_mut().into_iter().for_each(|level| level.name.clone_from(&text));
                     } else {
-                        self.back = after;
+                        self.back = Some(after);
                         bulk.value(&path, &text);
                     }
                 }
