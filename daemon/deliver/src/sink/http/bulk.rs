@@ -162,7 +162,7 @@ impl<R: Read> Scanner<R> {
                     }
                 }
                 b'-' | b'0'..=b'9' | b'a'..=b'z' if !path.is_empty() => {
-                    let text = self.word(byte);
+                    let Some(text) = self.word(byte) else { return End::Cut };
                     bulk.value(&path, &text);
                 }
                 _ => return End::NoJson,
@@ -187,19 +187,19 @@ impl<R: Read> Scanner<R> {
         Some(serde_json::from_str(&format!("\"{text}\"")).unwrap_or_else(|_| text.into_owned()))
     }
 
-    /// A number or a literal that begins with this byte.
-    fn word(&mut self, first: u8) -> String {
+    /// A number or a literal that begins with this byte; `None` if its end does not come.
+    fn word(&mut self, first: u8) -> Option<String> {
         let mut text = String::from(char::from(first));
-        while let Some(byte) = self.next() {
+        loop {
+            let byte = self.next()?;
             if !byte.is_ascii_alphanumeric() && !b"+-.".contains(&byte) {
                 self.back = Some(byte);
-                break;
+                return Some(text);
             }
             if text.len() < TEXT_BYTES_MAX {
                 text.push(char::from(byte));
             }
         }
-        text
     }
 }
 
@@ -238,7 +238,7 @@ mod tests {
         for end in 0..whole.len() {
             let cut = &whole.as_bytes()[..end];
             let text = String::from_utf8_lossy(cut);
-            let has_errors = text.contains("\"errors\":true");
+            let has_errors = text.contains("\"errors\":true,");
             assert_eq!(is_refused(&judge(cut, 1)), has_errors, "{text}");
             let has_status = text.contains("\"status\":400,");
             assert!(
