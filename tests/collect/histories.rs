@@ -1,5 +1,5 @@
-//! Random histories of observers, of which some reports are lost, repeated or explained: every reader must find the same
-//! ones missing.
+//! Random histories of observers, of which some reports are lost, repeated or explained. Every reader must find the
+//! same ones missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

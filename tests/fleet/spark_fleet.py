@@ -119,8 +119,8 @@ def gaps(spark: SparkSession, lines: DataFrame) -> DataFrame:
     return missing.select(router, "first", "last").orderBy("router", "first")
 
 
-# An observer numbers its reports without gaps, also over restarts. Only one that lost its state begins again at 1, which
-# begins another sequence.
+# An observer numbers its reports without gaps, also over restarts. Only one that lost its state begins again at 1,
+# which begins another sequence.
 MISSING = """
 WITH known AS (
     SELECT observer_id, boot_id, seq AS first, seq AS last, window_start AS start,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
-use weir_report::arrivals::{Arrival, Arrivals as Known, Sent, Status};
+use weir_report::arrivals::{Arrival, Arrivals as Known, RUNS_MAX, SILENT_RUNS_MAX, Sent, Status};
 
 use crate::{
     answer::{Defect, What},
@@ -69,6 +69,10 @@ impl Arrivals {
                 observer.forgotten += 1;
                 return false;
             }
+        }
+        // To forget many runs at once takes long.
+        if observer.known.runs() > 2 * RUNS_MAX + SILENT_RUNS_MAX {
+            observer.known.settle(*PIECES_OF_ONE.end());
         }
         let latest = (report.start, report.sender.boot_id.clone());
         // Within a run by number, because the clock may have been set back.
@@ -253,6 +257,21 @@ mod tests {
         // Nothing came of a run.
         let without_b: Vec<Report> = of_a().chain([report("c", 9, Some(("b", 8)))]).collect();
         assert_eq!(came(&without_b, &[]), [(What::Gap, 3, "b/6-8".to_owned())]);
+    }
+
+    #[test]
+    fn only_so_many_runs_are_known_and_what_is_missing_between_them_stays_missing() {
+        let mut arrivals = Arrivals::default();
+        for run in 0..1_000 {
+            // Of each run, the second report comes, and the first one does not.
+            let (boot_id, seq) = (format!("{run:04}"), 2 * run + 2);
+            assert!(arrivals.add(&report(&boot_id, seq, Some((&boot_id, seq - 1)))));
+        }
+        assert!(arrivals.0["7f"].known.runs() <= 2 * RUNS_MAX + SILENT_RUNS_MAX);
+        assert_eq!(
+            shown(&arrivals).iter().map(|(what, reports, _)| (*what, *reports)).collect::<Vec<_>>(),
+            [(What::Gap, 999)]
+        );
     }
 
     #[test]

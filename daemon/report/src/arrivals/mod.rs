@@ -37,6 +37,8 @@ pub const SILENT_RUNS_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Arrivals<T> {
     runs: Vec<Run<T>>,
+    /// Where each run is.
+    places: HashMap<String, usize>,
     /// What is missing of the reports that are no longer known one by one.
     settled: Missing,
     /// The latest window of the runs that are no longer known.
@@ -149,7 +151,7 @@ impl Gap {
 
 impl<T> Default for Arrivals<T> {
     fn default() -> Self {
-        Self { runs: Vec::new(), settled: Missing::default(), settled_until: None }
+        Self { runs: Vec::new(), places: HashMap::new(), settled: Missing::default(), settled_until: None }
     }
 }
 
@@ -178,8 +180,7 @@ impl<T: Ord + Clone> Arrivals<T> {
     /// A tombstone of these numbers came. Returns whether there is room for it.
     pub fn tombstone(&mut self, boot_id: &str, first: u64, last: u64, reason: &str) -> bool {
         let found = self.find(boot_id);
-        let is_silent = |run: &&Run<T>| run.latest.is_none();
-        if found.is_none() && self.runs.iter().filter(is_silent).count() >= SILENT_RUNS_MAX {
+        if found.is_none() && !self.has_room_for_silent(last) {
             return false;
         }
         let run = self.run(found, boot_id);
@@ -195,17 +196,30 @@ impl<T: Ord + Clone> Arrivals<T> {
         self.find(boot_id).and_then(|nth| self.runs[nth].reports.last())
     }
 
-    /// Looks at the newest runs first, because most reports are of these.
     fn find(&self, boot_id: &str) -> Option<usize> {
-        self.runs.iter().rposition(|run| run.boot_id == boot_id)
+        self.places.get(boot_id).copied()
     }
 
     fn run(&mut self, found: Option<usize>, boot_id: &str) -> &mut Run<T> {
         let nth = found.unwrap_or_else(|| {
             self.runs.push(Run::new(boot_id));
+            self.places.insert(boot_id.to_owned(), self.runs.len() - 1);
             self.runs.len() - 1
         });
         &mut self.runs[nth]
+    }
+
+    /// Whether there is room for another run of which only tombstones came, with this last number.
+    fn has_room_for_silent(&self, last: u64) -> bool {
+        let (silent, others): (Vec<_>, Vec<_>) = self.runs.iter().partition(|run| run.latest.is_none());
+        // One that ends before all others may be a run that is no longer known.
+        let is_settled = self.settled_until.is_some() && others.iter().all(|run| last < run.first());
+        silent.len() < SILENT_RUNS_MAX && !is_settled
+    }
+
+    /// The number of runs that are known.
+    pub const fn runs(&self) -> usize {
+        self.runs.len()
     }
 
     /// The number of ranges and tombstones that are known one by one, which is proportional to the memory.
@@ -258,25 +272,37 @@ impl<T: Ord + Clone> Arrivals<T> {
         }
     }
 
-    /// Forgets the oldest run. From then on, the next one begins as if nothing was before it.
+    /// Forgets the oldest run, and those before the next one of which only tombstones came. From then on, the next one
+    /// begins as if nothing was before it.
     fn forget(&mut self, oldest: usize) {
         let (sequences, next) = (self.sequences(), self.in_order().get(1).copied());
         let first_of_next = next.map(|nth| self.runs[nth].first());
-        let mut gaps = self.runs[oldest].dropped();
+        let (mut gaps, mut forgotten) = (Vec::new(), Vec::new());
         for (nth, sequence) in sequences.iter().enumerate().take(2) {
-            let is_before =
-                |gap: &Gap| match first_of_next.filter(|_| next.is_some_and(|next| sequence.contains(&next))) {
-                    Some(first) => gap.last < first,
-                    None => nth == 0,
-                };
-            gaps.extend(self.holes(nth == 0, sequence).into_iter().filter(is_before));
+            let until = first_of_next.filter(|_| next.is_some_and(|next| sequence.contains(&next)));
+            let is_before = |last: u64| until.map_or(nth == 0, |until| last < until);
+            gaps.extend(self.holes(nth == 0, sequence).into_iter().filter(|gap| is_before(gap.last)));
+            for (nth, run) in sequence.iter().map(|nth| (*nth, &self.runs[*nth])) {
+                if nth == oldest || run.latest.is_none() && is_before(run.last()) {
+                    gaps.extend(run.dropped());
+                    forgotten.push(run.boot_id.clone());
+                }
+            }
         }
         gaps.iter().for_each(|gap| self.settled.add(gap));
         if let (Some(nth), Some(first)) = (next, first_of_next) {
             self.runs[nth].lowest = Some((first, Before::Nothing));
             self.runs[nth].settled = self.runs[nth].settled.max(first);
         }
-        let run = self.runs.swap_remove(oldest);
+        forgotten.iter().for_each(|boot_id| self.remove(boot_id));
+    }
+
+    fn remove(&mut self, boot_id: &str) {
+        let Some(place) = self.places.remove(boot_id) else { return };
+        let run = self.runs.swap_remove(place);
+        if let Some(moved) = self.runs.get(place) {
+            self.places.insert(moved.boot_id.clone(), place);
+        }
         self.settled_until = self.settled_until.take().max(run.latest);
     }
 

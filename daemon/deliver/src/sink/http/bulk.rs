@@ -16,8 +16,8 @@ const DEPTH_MAX: usize = 64;
 
 /// What an answer of 2xx means for a batch of so many reports: the server may have refused single ones.
 ///
-/// An answer that cannot be read to its end does not tell about all reports. Then each of several is sent alone. For one
-/// alone, the status of the answer counts, unless it says that there are errors.
+/// An answer that cannot be read to its end does not tell about all reports. Then each of several is sent alone. For
+/// one alone, the status of the answer counts, unless it says that there are errors.
 pub(super) fn judge(answer: impl Read, reports: usize) -> Result<(), DeliveryError> {
     let mut bulk = Bulk::default();
     let end = Scanner::new(answer.take(ANSWER_BYTES_MAX)).scan(&mut bulk);
@@ -152,17 +152,17 @@ impl<R: Read> Scanner<R> {
                 b',' if !path.is_empty() => {}
                 b'"' if !path.is_empty() => {
                     let Some(text) = self.string() else { return End::Cut };
-                    let after = self.next_after_space();
-                    if after == Some(b':') && path.last().is_some_and(|level| level.is_object) {
+                    let Some(after) = self.next_after_space() else { return End::Cut };
+                    if after == b':' && path.last().is_some_and(|level| level.is_object) {
                         bulk.is_bulk |= path.len() == 1 && ["errors", "items"].contains(&&*text);
                         path.last_mut().into_iter().for_each(|level| level.name.clone_from(&text));
                     } else {
-                        self.back = after;
+                        self.back = Some(after);
                         bulk.value(&path, &text);
                     }
                 }
                 b'-' | b'0'..=b'9' | b'a'..=b'z' if !path.is_empty() => {
-                    let text = self.word(byte);
+                    let Some(text) = self.word(byte) else { return End::Cut };
                     bulk.value(&path, &text);
                 }
                 _ => return End::NoJson,
@@ -187,19 +187,19 @@ impl<R: Read> Scanner<R> {
         Some(serde_json::from_str(&format!("\"{text}\"")).unwrap_or_else(|_| text.into_owned()))
     }
 
-    /// A number or a literal that begins with this byte.
-    fn word(&mut self, first: u8) -> String {
+    /// A number or a literal that begins with this byte; `None` if its end does not come.
+    fn word(&mut self, first: u8) -> Option<String> {
         let mut text = String::from(char::from(first));
-        while let Some(byte) = self.next() {
+        loop {
+            let byte = self.next()?;
             if !byte.is_ascii_alphanumeric() && !b"+-.".contains(&byte) {
                 self.back = Some(byte);
-                break;
+                return Some(text);
             }
             if text.len() < TEXT_BYTES_MAX {
                 text.push(char::from(byte));
             }
         }
-        text
     }
 }
 
@@ -238,7 +238,7 @@ mod tests {
         for end in 0..whole.len() {
             let cut = &whole.as_bytes()[..end];
             let text = String::from_utf8_lossy(cut);
-            let has_errors = text.contains("\"errors\":true");
+            let has_errors = text.contains("\"errors\":true,");
             assert_eq!(is_refused(&judge(cut, 1)), has_errors, "{text}");
             let has_status = text.contains("\"status\":400,");
             assert!(
