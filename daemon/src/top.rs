@@ -18,7 +18,7 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use jiff::Timestamp;
 use weir_common::ledger::Tally;
 use weir_config::Config;
-use weir_report::{FromJson, InterfaceSecond, Live as Open, LiveAnswers, Report, SECOND_SCHEMA, Second};
+use weir_report::{FromJson, InterfaceSecond, Length, Live as Open, LiveAnswers, Report, SECOND_SCHEMA, Second};
 use weir_system::clock;
 use weir_top::{KeyDetails, Request, Source, Update};
 
@@ -175,7 +175,7 @@ fn look_up(socket: &Path, key: String, is_open: bool) -> Update {
     });
     Update::KeyDetails(match known {
         Ok((rows, seconds)) => KeyDetails { key, rows: Ok(rows), seconds },
-        Err(why) => KeyDetails { key, rows: Err(why), seconds: 0.0 },
+        Err(why) => KeyDetails { key, rows: Err(why), seconds: Length::default() },
     })
 }
 
@@ -377,7 +377,7 @@ mod tests {
         let requests = answering(send, move |request| {
             let _ = may_begin.recv();
             match request {
-                Request::Key { key, .. } => Update::KeyDetails(KeyDetails { key, rows: Ok(Vec::new()), seconds: 1.0 }),
+                Request::Key { key, .. } => Update::KeyDetails(KeyDetails { key, rows: Ok(Vec::new()), seconds: Length::new(1.0) }),
                 Request::Past(look) => Update::Past(look, Err("none".to_owned())),
                 Request::PastOfKey { key, .. } => Update::PastOfKey(key, Err("none".to_owned())),
             }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Estimate, InterfaceSecond, Row, Tally, late_after, sketches::KeySums};
+use weir_report::{Estimate, InterfaceSecond, Length, Row, Tally, late_after, sketches::KeySums};
 use weir_system::numbers::{self, count, grouped, percent};
 use weir_top::{Fact, Fleet, KeyDetails, Line as Rates, Rate, SECONDS_MAX};
 
@@ -222,7 +222,7 @@ impl Board {
             Some(router.in_words(now))
         };
         let Some(Shown { nth, answer, .. }) = shown else {
-            return KeyDetails { key, rows: Err("no report has come yet".to_owned()), seconds: 0.0 };
+            return KeyDetails { key, rows: Err("no report has come yet".to_owned()), seconds: Length::default() };
         };
         let rows: Vec<Row> = self.merger.ask(nth, &key).into_iter().map(row).collect();
         let rows = match of_router() {
@@ -235,8 +235,8 @@ impl Board {
 }
 
 /// The length of a window.
-fn seconds(answer: &WindowAnswer) -> f64 {
-    answer.end.duration_since(answer.start).as_secs_f64()
+fn seconds(answer: &WindowAnswer) -> Length {
+    Length::new(answer.end.duration_since(answer.start).as_secs_f64())
 }
 
 /// What a list says about a key.

@@ -17,7 +17,7 @@ use self::list::{Entry, Listed, Order, cut, together, unlisted};
 pub use self::of_key::{KeySums, ListKey};
 use super::{
     Bounds, Distinct, Estimate, Interface, Ledger, NewFlows, Observer, Report, Row, Sums, Tally, TcpBounds, Top,
-    TopUnlisted, Totals, TotalsBounds, Unique, View, ViewTable, Window, instant,
+    TopUnlisted, Totals, TotalsBounds, Unique, UnreadLinkType, View, ViewTable, Window, instant,
 };
 
 /// Maximum number of reports that are kept for a union.
@@ -101,7 +101,7 @@ impl Union {
             schema: UNION_SCHEMA.to_owned(),
             reports: vec![report.id.clone()],
             windows: 1,
-            window: Window { late_packets: None, untimed_packets: None, ..report.window },
+            window: Window { late_packets: None, untimed_packets: None, strays: None, ..report.window },
             observer: report.observer.clone(),
             addresses: report.addresses.clone(),
             interfaces: report.interfaces.clone(),
@@ -141,6 +141,7 @@ impl Union {
                 clock_step_seconds: windows().filter_map(|window| window.clock_step_seconds).reduce(|a, b| a + b),
                 late_packets: None,
                 untimed_packets: None,
+                strays: None,
             },
             observer: last.observer.clone(),
             addresses: addresses(parts),
@@ -199,6 +200,7 @@ impl Union {
                 index: None,
                 alias: None,
                 trouble: None,
+                unread_link_types: Vec::new(),
                 ..sum
             }));
         }
@@ -334,6 +336,7 @@ fn interface(parts: &[&Interface]) -> Option<Interface> {
         }
     }
     sum.earlier_name = parts.iter().find_map(|part| part.earlier_name.clone());
+    sum.unread_link_types = unread_link_types(parts);
     sum.tcp = tcp(parts);
     sum.kept = sum.ledger.kept();
     let packets = |ledger: &Ledger| seen_itself(ledger).packets;
@@ -346,6 +349,21 @@ fn interface(parts: &[&Interface]) -> Option<Interface> {
     sum.coverage_bytes_upper = together_covered(parts, bytes, |part| part.coverage_bytes_upper);
     sum.blind_seconds = parts.iter().filter_map(|part| part.blind_seconds).reduce(|one, other| one + other);
     Some(sum)
+}
+
+/// The link types that were not read in any of the windows.
+fn unread_link_types(parts: &[&Interface]) -> Vec<UnreadLinkType> {
+    let mut all: Vec<UnreadLinkType> = Vec::new();
+    for next in parts.iter().flat_map(|part| &part.unread_link_types) {
+        match all.iter_mut().find(|known| known.link_type == next.link_type) {
+            Some(known) => {
+                known.packets = known.packets.saturating_add(next.packets);
+                known.bytes = known.bytes.saturating_add(next.bytes);
+            }
+            None => all.push(next.clone()),
+        }
+    }
+    all
 }
 
 /// The packets that weir itself saw, without those that it missed while it was blind.

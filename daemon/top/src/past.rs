@@ -1,7 +1,7 @@
 //! Time that has passed: which part of it is shown, and how keys step through it.
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Gap, History, Interface, InterfaceHistory, InterfaceSecond, Union};
+use weir_report::{Gap, History, Interface, InterfaceHistory, InterfaceSecond, Length, Union};
 
 use crate::history::{Line, Rate};
 
@@ -61,7 +61,7 @@ pub struct Past {
 
 impl Past {
     /// The interfaces with their mean rates, and their steps as a sparkline.
-    pub fn lines(&self) -> Vec<(Line, Rate)> {
+    pub fn lines(&self) -> Vec<(Line, Option<Rate>)> {
         let line = |of: &Interface| {
             let Interface { name, direction, mode, ledger, trouble, .. } = of;
             let last = InterfaceSecond {
@@ -81,9 +81,9 @@ impl Past {
     }
 
     fn rates(&self, steps: &InterfaceHistory) -> Vec<Option<Rate>> {
-        let seconds = self.history.step_seconds as f64;
+        let step = Length::new(self.history.step_seconds as f64);
         let rate = |(packets, bytes): (&Option<u64>, &Option<u64>)| {
-            Some(Rate::of(weir_report::Tally { packets: (*packets)?, bytes: (*bytes)? }, seconds))
+            Rate::of(weir_report::Tally { packets: (*packets)?, bytes: (*bytes)? }, step)
         };
         steps.packets.iter().zip(&steps.bytes).map(rate).collect()
     }

@@ -158,9 +158,9 @@ impl Overview<'_> {
         let Totals { packets, bytes, .. } = *self.totals;
         let sums = format!("{}, {} packets", self::bytes(bytes), count(packets));
         let mut cells = vec![Cell::new("TRAFFIC", Strong)];
-        if self.window.seconds > 0.0 {
-            cells.push(Cell::new(bit_rate(bytes, self.window.seconds), Strong));
-            cells.push(Cell::new(packet_rate(packets, self.window.seconds), Plain));
+        if let Some(seconds) = self.window.seconds.seconds() {
+            cells.push(Cell::new(bit_rate(bytes, seconds), Strong));
+            cells.push(Cell::new(packet_rate(packets, seconds), Plain));
         }
         cells.push(Cell::from(sums));
         cells
@@ -239,10 +239,9 @@ impl Overview<'_> {
     fn interface(&self, of: &Interface, grid: &mut Grid) {
         let alias = of.alias.as_ref().map_or_else(String::new, |alias| format!(" ({})", shortened(alias, ALIAS_MAX)));
         let seen = &of.ledger.seen;
-        let seconds = self.window.seconds;
-        let rates = match seconds > 0.0 {
-            true => [bit_rate(seen.bytes, seconds), packet_rate(seen.packets, seconds)],
-            false => [bytes(seen.bytes), format!("{} packets", count(seen.packets))],
+        let rates = match self.window.seconds.seconds() {
+            Some(seconds) => [bit_rate(seen.bytes, seconds), packet_rate(seen.packets, seconds)],
+            None => [bytes(seen.bytes), format!("{} packets", count(seen.packets))],
         };
         let lost = lost_packets(of);
         let lost = if lost > 0 { format!("lost {}", count(lost)) } else { String::new() };

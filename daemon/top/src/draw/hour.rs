@@ -86,9 +86,9 @@ fn parts(history: &KeyHistory, count: i64) -> Vec<Option<KeyWindow>> {
 }
 
 /// A rate of so many packets or bytes.
-fn rate(of: &KeyWindow, number: u64, by: By) -> f64 {
+fn rate(of: &KeyWindow, number: u64, by: By) -> Option<f64> {
     let bits = if by == By::Packets { 1.0 } else { 8.0 };
-    number as f64 * bits / of.seconds.max(f64::MIN_POSITIVE)
+    of.seconds.rate(number as f64 * bits)
 }
 
 fn estimate(of: &KeyWindow, by: By) -> Option<Estimate> {
@@ -96,7 +96,7 @@ fn estimate(of: &KeyWindow, by: By) -> Option<Estimate> {
 }
 
 fn value(of: &KeyWindow, by: By) -> Option<f64> {
-    estimate(of, by).map(|estimate| rate(of, estimate.value, by))
+    estimate(of, by).and_then(|estimate| rate(of, estimate.value, by))
 }
 
 fn block(of: Option<&KeyWindow>, by: By, most: f64) -> char {
