@@ -167,7 +167,7 @@ fn look_up(socket: &Path, key: String, is_open: bool) -> Update {
         let read = |error: serde_json::Error| error.to_string();
         Ok(if is_open {
             let LiveAnswers { window, answers, .. } = LiveAnswers::from_json(answer.get().as_bytes()).map_err(read)?;
-            (answers, window.seconds)
+            (answers, Length::new(window.seconds))
         } else {
             let KeyAnswers { window, answers, .. } = KeyAnswers::from_json(answer.get().as_bytes()).map_err(read)?;
             (answers, window.seconds)
@@ -377,7 +377,9 @@ mod tests {
         let requests = answering(send, move |request| {
             let _ = may_begin.recv();
             match request {
-                Request::Key { key, .. } => Update::KeyDetails(KeyDetails { key, rows: Ok(Vec::new()), seconds: Length::new(1.0) }),
+                Request::Key { key, .. } => {
+                    Update::KeyDetails(KeyDetails { key, rows: Ok(Vec::new()), seconds: Length::new(1.0) })
+                }
                 Request::Past(look) => Update::Past(look, Err("none".to_owned())),
                 Request::PastOfKey { key, .. } => Update::PastOfKey(key, Err("none".to_owned())),
             }

@@ -351,7 +351,7 @@ impl Router {
         let next = self.recent.iter().skip(1).map(|next| Some(next.start));
         for (report, next) in self.recent.iter().zip(next.chain([None])) {
             let length = report.length();
-            rates.push_back(Some(Rate::of(report.seen, length.as_secs_f64())));
+            rates.push_back(Rate::of(report.seen, Length::new(length.as_secs_f64())));
             let until = next.unwrap_or(if self.is_late(judged) { judged } else { report.end });
             let missing = until.duration_since(report.end).as_secs_f64() / length.as_secs_f64().max(f64::MIN_POSITIVE);
             rates.extend((0..(missing.round() as usize).min(SECONDS_MAX)).map(|_| None));

@@ -149,7 +149,7 @@ fn open(live: &Live, now: Timestamp, paint: Paint) -> [Piece; 2] {
 /// Draws a line for each interface, as many as fit.
 pub fn interfaces(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
     if let Some(past) = screen.past() {
-        let all: Vec<_> = past.lines().into_iter().map(|(line, mean)| (line, Some(mean))).collect();
+        let all = past.lines();
         return rates(
             &all.iter().map(|(line, mean)| (line, *mean)).collect::<Vec<_>>(),
             (screen.by, "mean"),

@@ -1,7 +1,7 @@
 //! The last hour of a key.
 
 use weir_report::{Estimate, KeyHistory, KeyWindow, Tally};
-use weir_system::numbers::scaled;
+use weir_system::numbers::{bytes, count, scaled};
 
 use super::{paint::Paint, sheet::Piece, spark::BLOCKS};
 use crate::{
@@ -110,12 +110,17 @@ fn block(of: Option<&KeyWindow>, by: By, most: f64) -> char {
 
 /// The bounds of a part, and in how many windows the list has the key.
 fn in_words(part: Option<&KeyWindow>, by: By) -> (String, String) {
-    let unit = if by == By::Packets { "pkt/s" } else { "bit/s" };
     let Some(part) = part else { return (String::new(), "no window is known".to_owned()) };
-    let text = |number: u64| scaled(rate(part, number, by), unit);
-    let KeyWindow { windows, listed, at_most: Tally { packets, bytes }, .. } = *part;
+    let text = |number: u64| match (rate(part, number, by), by) {
+        (Some(rate), By::Packets) => scaled(rate, "pkt/s"),
+        (Some(rate), By::Bytes) => scaled(rate, "bit/s"),
+        (None, By::Packets) => count(number),
+        (None, By::Bytes) => bytes(number),
+    };
+    let KeyWindow { windows, listed, at_most, .. } = *part;
     match estimate(part, by) {
         None => {
+            let Tally { packets, bytes } = at_most;
             let most = if by == By::Packets { packets } else { bytes };
             (String::new(), format!("not in the list then: at most {}", text(most)))
         }

@@ -6,8 +6,8 @@ use std::{env, fs, path::Path};
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use serde_json::json;
 use weir_report::{
-    Estimate, Gap, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, LIVE_SCHEMA, Length, Live, NO_WINDOW, OpenWindow, Report, Row,
-    Tally,
+    Estimate, Gap, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, LIVE_SCHEMA, Length, Live, NO_WINDOW, OpenWindow, Report,
+    Row, Tally,
 };
 use weir_system::numbers::scaled;
 
@@ -157,7 +157,11 @@ fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
         Row { view: Some(view.to_owned()), key, packets: estimate, bytes: estimate, ..Row::default() }
     };
     let rows = vec![row("sources", json!({"src_ip": "192.0.2.1"}), 302_000_000, 302_100_000)];
-    screen.take(Update::KeyDetails(KeyDetails { key: "src_ip=192.0.2.1".to_owned(), rows: Ok(rows), seconds: Length::new(10.0) }));
+    screen.take(Update::KeyDetails(KeyDetails {
+        key: "src_ip=192.0.2.1".to_owned(),
+        rows: Ok(rows),
+        seconds: Length::new(10.0),
+    }));
     is_as_in("detail-80x24.txt", &text(&mut screen, (80, 24)));
     // Nothing of a key is cut, and the port has a line of its own if need be.
     for columns in [40, 60, 80, 100] {
