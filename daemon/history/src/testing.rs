@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use weir_report::{
-    Distinct, Estimate, Interface, Ledger, NewFlows, Report, Top, TopDestination, TopFlow, TopPair, TopService,
+    Distinct, Estimate, Interface, Ledger, Length, NewFlows, Report, Top, TopDestination, TopFlow, TopPair, TopService,
     TopSource, TopUnlisted, Unique,
 };
 
@@ -40,7 +40,7 @@ pub fn report_of(nth: i64, length: i64, sources: &[(u32, u64)]) -> Report {
     let mut report = GOLDEN.clone();
     report.id = format!("7f3c9a52/b41d0c11/{}", nth + 1);
     (report.window.start, report.window.end) = (at(nth * length), at(nth * length + length));
-    report.window.seconds = length as f64 + 0.000_023;
+    report.window.seconds = Length::new(length as f64 + 0.000_023);
     report.window.clock_step_seconds = None;
     report.addresses = None;
     let packets = sources.iter().map(|(_, packets)| packets).sum();

@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 use weir_config::Addresses;
-use weir_report::{Gap, Interface, PastWindow, REPORTS_KEPT, Report, Union};
+use weir_report::{Gap, Interface, Length, PastWindow, REPORTS_KEPT, Report, Union};
 
 use crate::{
     block::{Block, Kept},
@@ -333,7 +333,7 @@ pub fn of_report(report: &Report) -> Kept {
     let mut union = Union::one(report);
     let tables = union.views.iter().flat_map(|view| &view.tables).flatten().count();
     union.trim(if tables > TABLES_MANY { ROWS / 3 } else { ROWS }, INTERFACES_MAX);
-    union.window.seconds = rounded(union.window.seconds);
+    union.window.seconds = union.window.seconds.seconds().map(rounded).map_or_else(Length::default, Length::new);
     union.interfaces.iter_mut().for_each(shorten);
     while serde_json::to_vec(&union).is_ok_and(|text| text.len() > WINDOW_MAX)
         && let Some(view) = union.views.pop()

@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Estimate, Fact, InterfaceSecond, Row, Tally, Verdict, late_after, sketches::KeySums};
+use weir_report::{Estimate, Fact, InterfaceSecond, Length, Row, Tally, Verdict, late_after, sketches::KeySums};
 use weir_system::numbers::{self, count, grouped, percent};
 use weir_top::{Fleet, KeyDetails, Line as Rates, Rate, SECONDS_MAX};
 
@@ -215,7 +215,7 @@ impl Board {
             Some(router.in_words(now))
         };
         let Some(Shown { nth, answer, .. }) = shown else {
-            return KeyDetails { key, rows: Err("no report has come yet".to_owned()), seconds: 0.0 };
+            return KeyDetails { key, rows: Err("no report has come yet".to_owned()), seconds: Length::default() };
         };
         let rows: Vec<Row> = self.merger.ask(nth, &key).into_iter().map(row).collect();
         let rows = match of_router() {
@@ -228,8 +228,8 @@ impl Board {
 }
 
 /// The length of a window.
-fn seconds(answer: &WindowAnswer) -> f64 {
-    answer.end.duration_since(answer.start).as_secs_f64()
+fn seconds(answer: &WindowAnswer) -> Length {
+    Length::new(answer.end.duration_since(answer.start).as_secs_f64())
 }
 
 /// What a list says about a key.
@@ -343,7 +343,7 @@ impl Router {
         let next = self.recent.iter().skip(1).map(|next| Some(next.start));
         for (report, next) in self.recent.iter().zip(next.chain([None])) {
             let length = report.length();
-            rates.push_back(Some(Rate::of(report.seen, length.as_secs_f64())));
+            rates.push_back(Rate::of(report.seen, Length::new(length.as_secs_f64())));
             let until = next.unwrap_or(if self.is_late(judged) { judged } else { report.end });
             let missing = until.duration_since(report.end).as_secs_f64() / length.as_secs_f64().max(f64::MIN_POSITIVE);
             rates.extend((0..(missing.round() as usize).min(SECONDS_MAX)).map(|_| None));

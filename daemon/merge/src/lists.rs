@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use weir_report::{Estimate, Tally};
+use weir_report::{Estimate, Length, Tally};
 use weir_top::{Amount, By, Entry, Key, List};
 
 use crate::answer::{Bounded, Defect, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, SpreadRow, WindowAnswer};
@@ -59,7 +59,7 @@ impl Lists<'_> {
             confidence: 1.0,
             whole: [totals.packets, totals.bytes],
             is_of_view: false,
-            seconds: end.duration_since(*start).as_secs_f64(),
+            seconds: Length::new(end.duration_since(*start).as_secs_f64()),
             is_open: false,
             is_floor: false,
             view: None,

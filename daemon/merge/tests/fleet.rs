@@ -912,7 +912,7 @@ fn the_live_screen_follows_its_files_and_answers_for_any_key() {
         })
     };
     let known = ask(&row.key);
-    assert_eq!(known.seconds, SECONDS as f64);
+    assert_eq!(known.seconds.seconds(), Some(SECONDS as f64));
     let [found] = &known.rows.unwrap()[..] else { panic!() };
     let bytes = found.bytes.unwrap();
     assert_eq!((found.view.as_deref(), bytes.lower, bytes.upper), (Some("sources"), row.bytes.lower, row.bytes.upper));

@@ -6,7 +6,7 @@ import { answered, isStandard, lists, nameServices, ordering, question, readQues
 import { Measure, Table, alerts, cost, distinct, footer, ledger, ledgerName, mix, troubles, trust } from "./sections.js";
 import { Delay, Rates, Seconds, ask } from "./source.js";
 import { NOT_MEASURED, isMeasured, isNothing, isWhole } from "./trust.js";
-import { clock, day, duration, grouped, plural, scaled } from "./units.js";
+import { clock, day, duration, grouped, plural, rated, scaled } from "./units.js";
 
 // How many seconds the charts of now show.
 const NOW = 300;
@@ -247,8 +247,8 @@ function renderTrust(of) {
   const full = report?.interfaces ? report : of.isSpan ? null : data.report;
   if (!full) return put(byId("trust"), h("span", { class: "word" }, why));
   const words = trust(full, of.isSpan ? null : data.second);
-  const seconds = full.window.seconds || 1;
-  const all = [number(full.totals.bytes, scaled((full.totals.bytes * 8) / seconds, "bit/s"), { "data-total": "bytes" }), ", ", number(full.totals.packets, scaled(full.totals.packets / seconds, "pkt/s"), { "data-total": "packets" })];
+  const sum = (by) => number(full.totals[by], rated(full.totals[by], by, full.window.seconds), { "data-total": by });
+  const all = [sum("bytes"), ", ", sum("packets")];
   const total = isNothing(full.interfaces) ? h("b", { class: "bad" }, NOT_MEASURED) : [isWhole(full.interfaces) ? "" : "at least ", all];
   return put(byId("trust"), h("span", { class: "word window" }, windowText({ ...of, isOpen: false }, full), ": ", total), words);
 }
@@ -365,7 +365,7 @@ function caption({ head }, name, drawn, of, unit) {
     if (told && !(isMeasured(told.mode) && told.unmeasured_seconds === undefined)) return labelled(told.ledger.seen.packets > 0 ? "measured in part" : NOT_MEASURED);
     if (told) {
       const raw = told.ledger.seen[of.by];
-      const text = scaled((raw * (of.by === "packets" ? 1 : 8)) / (report.window.seconds || 1), unit);
+      const text = rated(raw, of.by, report.window.seconds);
       return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, h("b", null, number(raw, text, { "data-rate": kind })), of.isSpan ? h("small", null, " mean") : null);
     }
     if (of.isSpan) {
@@ -566,12 +566,13 @@ async function overTime(key, of, place) {
     return;
   }
   if (detailOf !== is) return;
-  const known = windows.filter((window) => window.amount);
+  // A window without a length has no rate.
+  const known = windows.filter((window) => window.amount && window.seconds);
   if (known.length === 0) return nothing("No window of this time has it in a list of packets and bytes.");
   const unit = of.by === "packets" ? "pkt/s" : "bit/s";
   const steps = windows.map(({ start, end, seconds, amount }) => {
-    const factor = (of.by === "packets" ? 1 : 8) / (seconds || 1);
-    return { start: Date.parse(start), end: Date.parse(end), of: amount && { value: amount.value * factor, lower: amount.lower * factor, upper: amount.upper * factor } };
+    const factor = (of.by === "packets" ? 1 : 8) / seconds;
+    return { start: Date.parse(start), end: Date.parse(end), of: seconds && amount && { value: amount.value * factor, lower: amount.lower * factor, upper: amount.upper * factor } };
   });
   const sum = (name) => windows.reduce((all, window) => all + window[name], 0);
   const [all, listed] = [sum("windows"), sum("listed")];

@@ -4,7 +4,7 @@ import { bands, bar, stack } from "./chart.js";
 import { byId, estimate, h, number, put } from "./dom.js";
 import { ordering, show } from "./lists.js";
 import { facts, isMeasured } from "./trust.js";
-import { bytes, clock, count, duration, grouped, mebibytes, percent, scaled } from "./units.js";
+import { bytes, clock, count, duration, grouped, mebibytes, percent, rated, scaled } from "./units.js";
 
 const sum = (all, of) => all.reduce((total, one) => total + of(one), 0);
 
@@ -142,8 +142,9 @@ export function cost(report) {
   const rows = [];
   const row = (name, value, text, note) => rows.push(h("tr", { "data-cost": name }, h("th", { scope: "row" }, name), h("td", null, value === null ? text : number(value, text), note ? h("small", null, ` ${note}`) : null)));
   if (own.cpu_ns_per_packet !== undefined) {
-    const share = (own.cpu_ns_per_packet * seen) / (report.window.seconds * 1e9);
-    row("CPU", own.cpu_ns_per_packet, `${Math.round(own.cpu_ns_per_packet)} ns a packet`, `${percent(share)} of a core`);
+    const { seconds } = report.window;
+    const share = seconds ? `${percent((own.cpu_ns_per_packet * seen) / (seconds * 1e9))} of a core` : null;
+    row("CPU", own.cpu_ns_per_packet, `${Math.round(own.cpu_ns_per_packet)} ns a packet`, share);
   }
   if (own.kernel_ns_per_packet !== undefined) row("in the kernel", own.kernel_ns_per_packet, `${Math.round(own.kernel_ns_per_packet)} ns a packet`);
   if (own.rss_bytes !== undefined) row("memory", own.rss_bytes, mebibytes(own.rss_bytes), `of ${mebibytes(own.memory_bytes)} planned`);
@@ -165,12 +166,12 @@ export class Measure {
     this.list = list;
     this.by = by;
     this.isSpan = isSpan;
-    this.seconds = seconds || 1;
+    this.seconds = seconds;
   }
 
   text(value) {
     if (this.list.counted) return count(value);
-    return this.by === "packets" ? scaled(value / this.seconds, "pkt/s") : scaled((value * 8) / this.seconds, "bit/s");
+    return rated(value, this.by, this.seconds);
   }
 
   // How far the truth may be from the number, in short. Most numbers are lower bounds: the truth is not below them.
@@ -215,7 +216,7 @@ export class Measure {
     }
     const packets = this.by !== "packets";
     const of = packets ? amount.packets : amount.bytes;
-    return number(of.value, packets ? scaled(of.value / this.seconds, "pkt/s") : scaled((of.value * 8) / this.seconds, "bit/s"));
+    return number(of.value, rated(of.value, packets ? "packets" : "bytes", this.seconds));
   }
 
   about() {

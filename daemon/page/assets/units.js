@@ -27,6 +27,12 @@ export function scaled(value, unit = "") {
 export const count = (value) => scaled(value);
 export const bytes = (value) => scaled(value, "B");
 
+// A rate of so many bytes or packets over so many seconds. Where there is no time, there is no rate, but the number.
+export function rated(value, by, seconds) {
+  if (!(seconds > 0)) return by === "packets" ? scaled(value, "pkt") : bytes(value);
+  return by === "packets" ? scaled(value / seconds, "pkt/s") : scaled((value * 8) / seconds, "bit/s");
+}
+
 // A number with its digits in groups of three.
 export const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Distinct, Estimate, KeySums, ListKey, Report, Sums, Tally, Union, instant};
+use super::{Distinct, Estimate, KeySums, Length, ListKey, Report, Sums, Tally, Union, instant};
 
 /// The schema that [`History`] serialises to.
 pub const HISTORY_SCHEMA: &str = "weir.history/1";
@@ -241,8 +241,8 @@ pub struct KeyWindow {
     /// When the last one ended.
     #[serde(serialize_with = "instant::fixed")]
     pub end: Timestamp,
-    /// The sum of their lengths, in seconds.
-    pub seconds: f64,
+    /// The sum of their lengths, in seconds. `null` if they have no rates.
+    pub seconds: Length,
     /// How many these are.
     pub windows: u64,
     /// How many of them have the key in their list. Windows that are kept five minutes at a time have it all, or none.
@@ -260,7 +260,7 @@ pub struct KeyWindow {
 
 impl KeyWindow {
     /// What a list says of a key in these windows.
-    pub fn new(past: &PastWindow, seconds: f64, of: &KeySums) -> Self {
+    pub fn new(past: &PastWindow, seconds: Length, of: &KeySums) -> Self {
         let PastWindow { start, end, windows, .. } = *past;
         let KeySums { sums, at_most, .. } = *of;
         let listed = if sums.is_some() { windows } else { 0 };
@@ -271,7 +271,7 @@ impl KeyWindow {
     /// Adds the windows that follow.
     pub fn add(&mut self, next: &Self) {
         self.end = self.end.max(next.end);
-        self.seconds += next.seconds;
+        self.seconds = [self.seconds, next.seconds].into_iter().sum();
         self.windows += next.windows;
         self.listed += next.listed;
         let Tally { packets, bytes } = self.at_most;

@@ -23,6 +23,7 @@ pub mod grid;
 mod history;
 pub mod ids;
 mod instant;
+mod length;
 mod live;
 pub mod observer;
 mod rates;
@@ -52,6 +53,7 @@ pub use history::{
     Steps,
 };
 pub use ids::Ids;
+pub use length::Length;
 pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};
 pub use rates::InterfaceRates;
 pub use rows::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
@@ -164,9 +166,10 @@ pub struct Window {
     /// stepped, both times are on the clock before the step.
     #[serde(serialize_with = "instant::fixed")]
     pub end: Timestamp,
-    /// Its length in seconds, measured on a clock that is never adjusted.
-    #[schemars(range(min = 0))]
-    pub seconds: f64,
+    /// Its length in seconds, measured on a clock that is never adjusted. `null` if it has no rates: if it is shorter
+    /// than a millisecond, or if it is a whole capture of less than a second and of less than 100 packets, because only
+    /// the time between its first and its last packet is known.
+    pub seconds: Length,
     /// By how many seconds the wall clock was stepped within it: above 0 if it was set forward or the machine slept,
     /// below 0 if it was set back. The next window begins at the new time, so the times of two windows may overlap:
     /// `seq` tells them apart. Absent if the clock was not stepped by more than half a second.
@@ -180,6 +183,24 @@ pub struct Window {
     /// when they are read. Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untimed_packets: Option<u64>,
+    /// Packets of the capture whose time is far from that of all others, because a clock was wrong. They are counted in
+    /// this window, which does not reach to their time. Absent if there are none, and if each window has its own report:
+    /// then their windows do, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strays: Option<Strays>,
+}
+
+/// Packets of a capture whose time is far from that of all others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Strays {
+    /// How many packets.
+    pub packets: u64,
+    /// The earliest of their times, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub earliest: Timestamp,
+    /// The latest of their times, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub latest: Timestamp,
 }
 
 /// The observer.
@@ -297,9 +318,28 @@ pub struct Interface {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub unmeasured_seconds: Option<f64>,
+    /// Of a capture, the link types that weir does not read, with the packets in `skipped.link_type`. Absent if it read
+    /// all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread_link_types: Vec<UnreadLinkType>,
     /// The share of the seen packets that were not lost, 0 to 1; 1 if none was seen.
     #[schemars(range(min = 0, max = 1))]
     pub kept: f64,
+}
+
+/// The packets of a link type that weir does not read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnreadLinkType {
+    /// Its number in captures. Absent for all link types that have no entry of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_type: Option<u16>,
+    /// Its name. Absent if weir does not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How many packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// What happened to every packet and byte, exactly: `seen = attributed + sampled_out + sum(skipped) + sum(lost)`.

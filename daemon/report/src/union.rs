@@ -16,8 +16,8 @@ use weir_config::Addresses;
 use self::list::{Entry, Listed, Order, cut, together, unlisted};
 pub use self::of_key::{KeySums, ListKey};
 use super::{
-    Bounds, Distinct, Estimate, Interface, Ledger, NewFlows, Observer, Report, Row, Sums, Tally, TcpBounds, Top,
-    TopUnlisted, Totals, TotalsBounds, Unique, View, ViewTable, Window, instant, is_measured,
+    Bounds, Distinct, Estimate, Interface, Ledger, Length, NewFlows, Observer, Report, Row, Sums, Tally, TcpBounds,
+    Top, TopUnlisted, Totals, TotalsBounds, Unique, UnreadLinkType, View, ViewTable, Window, instant, is_measured,
 };
 
 /// Maximum number of reports that are kept for a union.
@@ -101,7 +101,7 @@ impl Union {
             schema: UNION_SCHEMA.to_owned(),
             reports: vec![report.id.clone()],
             windows: 1,
-            window: Window { late_packets: None, untimed_packets: None, ..report.window },
+            window: Window { late_packets: None, untimed_packets: None, strays: None, ..report.window },
             observer: report.observer.clone(),
             addresses: report.addresses.clone(),
             interfaces: report.interfaces.iter().map(|of| of_window(of, report.window.seconds)).collect(),
@@ -141,6 +141,7 @@ impl Union {
                 clock_step_seconds: windows().filter_map(|window| window.clock_step_seconds).reduce(|a, b| a + b),
                 late_packets: None,
                 untimed_packets: None,
+                strays: None,
             },
             observer: last.observer.clone(),
             addresses: addresses(parts),
@@ -199,6 +200,7 @@ impl Union {
                 index: None,
                 alias: None,
                 trouble: None,
+                unread_link_types: Vec::new(),
                 ..sum
             }));
         }
@@ -305,8 +307,8 @@ fn new_flows(parts: &[Union]) -> NewFlows {
 }
 
 /// An interface of a report, for a union: whether it was measured must not get lost among other windows.
-fn of_window(interface: &Interface, seconds: f64) -> Interface {
-    let unmeasured_seconds = (!is_measured(&interface.mode)).then_some(seconds);
+fn of_window(interface: &Interface, length: Length) -> Interface {
+    let unmeasured_seconds = (!is_measured(&interface.mode)).then(|| length.seconds().unwrap_or_default());
     Interface { unmeasured_seconds, ..interface.clone() }
 }
 
@@ -340,6 +342,7 @@ fn interface(parts: &[&Interface]) -> Option<Interface> {
         }
     }
     sum.earlier_name = parts.iter().find_map(|part| part.earlier_name.clone());
+    sum.unread_link_types = unread_link_types(parts);
     sum.tcp = tcp(parts);
     sum.kept = sum.ledger.kept();
     let packets = |ledger: &Ledger| seen_itself(ledger).packets;
@@ -353,6 +356,21 @@ fn interface(parts: &[&Interface]) -> Option<Interface> {
     sum.blind_seconds = parts.iter().filter_map(|part| part.blind_seconds).reduce(|one, other| one + other);
     sum.unmeasured_seconds = parts.iter().filter_map(|part| part.unmeasured_seconds).reduce(|one, other| one + other);
     Some(sum)
+}
+
+/// The link types that were not read in any of the windows.
+fn unread_link_types(parts: &[&Interface]) -> Vec<UnreadLinkType> {
+    let mut all: Vec<UnreadLinkType> = Vec::new();
+    for next in parts.iter().flat_map(|part| &part.unread_link_types) {
+        match all.iter_mut().find(|known| known.link_type == next.link_type) {
+            Some(known) => {
+                known.packets = known.packets.saturating_add(next.packets);
+                known.bytes = known.bytes.saturating_add(next.bytes);
+            }
+            None => all.push(next.clone()),
+        }
+    }
+    all
 }
 
 /// The packets that weir itself saw, without those that it missed while it was blind.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use weir_config::interface::NO_ROUTE;
 use weir_deliver::status::{Identity, InterfaceStatus, LastReport, Status};
 use weir_report::{
-    InterfaceSecond, Live, NOT_MEASURED, Report, Second, SinkMetrics, Style, Top, Totals,
+    InterfaceSecond, Length, Live, NOT_MEASURED, Report, Second, SinkMetrics, Style, Top, Totals,
     grid::{
         self,
         Align::{Left, Right},
@@ -68,7 +68,7 @@ struct Talkers {
     when: String,
     top: Top,
     totals: Totals,
-    seconds: f64,
+    seconds: Length,
 }
 
 impl Talkers {
@@ -81,13 +81,16 @@ impl Talkers {
         let answer = client::ask(socket, Command::Live { list: None }).ok()?;
         let Live { top, totals, window, .. } = understood(&answer).ok()?;
         let when = format!("in the open window, {:.1} s so far", window.seconds);
-        (totals.packets > 0).then_some(Self { when, top, totals, seconds: window.seconds })
+        (totals.packets > 0).then_some(Self { when, top, totals, seconds: Length::new(window.seconds) })
     }
 
     fn reported(socket: &Path) -> Option<Self> {
         let answer = client::ask(socket, Command::Report { last: None }).ok()?;
         let Report { top, totals, window, .. } = understood(&answer).ok()?;
-        let when = format!("in the last window, {:.0} s", window.seconds);
+        let when = match window.seconds.seconds() {
+            Some(seconds) => format!("in the last window, {seconds:.0} s"),
+            None => "in the last window, which is too short for rates".to_owned(),
+        };
         Some(Self { when, top, totals, seconds: window.seconds })
     }
 }
@@ -136,13 +139,17 @@ impl Shown<'_> {
     fn interfaces(&self, second: Option<&Second>, out: &mut impl Write) -> io::Result<()> {
         let last = self.status.last_report.as_ref();
         let mut grid = Grid::new([Left, Left, Left, Right, Right, Right, Right, Left]);
-        let captions = match last {
-            Some(last) => ["", "", "", "now", "", &format!("in {:.0} s", last.seconds), "", ""].map(str::to_owned),
-            None => ["", "", "", "now", "", "", "", ""].map(str::to_owned),
+        let last_caption = match last {
+            Some(last) => {
+                last.seconds.seconds().map_or_else(|| "last".to_owned(), |seconds| format!("in {seconds:.0} s"))
+            }
+            None => String::new(),
         };
+        let captions = ["", "", "", "now", "", &last_caption, "", ""].map(str::to_owned);
         grid.row(captions.map(|caption| Cell::new(caption, Faint)));
         for line in lines(second, last) {
-            line.add_to(&mut grid, second.map_or(1.0, |second| second.seconds), last.map_or(0.0, |last| last.seconds));
+            let now = second.map_or(1.0, |second| second.seconds);
+            line.add_to(&mut grid, Length::new(now), last.map_or_else(Length::default, |last| last.seconds));
         }
         writeln!(out)?;
         grid.write_within(self.style.width, self.style.color, out)
@@ -226,7 +233,7 @@ fn lines<'a>(second: Option<&'a Second>, last: Option<&'a LastReport>) -> Vec<Li
 }
 
 impl Line<'_> {
-    fn add_to(&self, grid: &mut Grid, now_seconds: f64, last_seconds: f64) {
+    fn add_to(&self, grid: &mut Grid, now_seconds: Length, last_seconds: Length) {
         let is_measured_now = is_measured(self.mode);
         let [now_bits, now_packets] = match self.now.and_then(|now| now.counted).filter(|_| is_measured_now) {
             Some(counted) => rates(counted.bytes, counted.packets, now_seconds),
@@ -262,10 +269,12 @@ impl Line<'_> {
     }
 }
 
-/// Bit rate and packet rate.
-fn rates(bytes: u64, packets: u64, seconds: f64) -> [String; 2] {
-    let seconds = seconds.max(f64::MIN_POSITIVE);
-    [bit_rate(bytes, seconds), packet_rate(packets, seconds)]
+/// Bit rate and packet rate; if there is none, bytes and packets.
+fn rates(bytes: u64, packets: u64, length: Length) -> [String; 2] {
+    match length.seconds() {
+        Some(seconds) => [bit_rate(bytes, seconds), packet_rate(packets, seconds)],
+        None => [numbers::bytes(bytes), format!("{} packets", grouped(packets))],
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use weir_history::{Carried, Counts, History, Settings};
-use weir_report::{FromJson, KeyHistory, Report, Union};
+use weir_report::{FromJson, KeyHistory, Length, Report, Union};
 use weir_top::{KeyDetails, Look, POINTS, Past, Request, Update, earlier, later};
 
 use crate::control::{past::query, protocol::Command};
@@ -112,9 +112,11 @@ impl Replayed {
         let ask = |command| self.ask(command);
         match request {
             // Nobody keeps the sketches of a window.
-            Request::Key { key, .. } => {
-                Update::KeyDetails(KeyDetails { key, rows: Err("a replay cannot be asked".to_owned()), seconds: 0.0 })
-            }
+            Request::Key { key, .. } => Update::KeyDetails(KeyDetails {
+                key,
+                rows: Err("a replay cannot be asked".to_owned()),
+                seconds: Length::default(),
+            }),
             Request::Past(look) => Update::Past(look, past(&ask, look)),
             Request::PastOfKey { key, view, to } => {
                 let past = of_key(&ask, &key, view, to);

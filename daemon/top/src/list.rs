@@ -1,7 +1,7 @@
 //! The lists of a report, all in one format.
 
 use serde_json::Value;
-use weir_report::{Beyond, Estimate, Live, Report, Row, Top, TopPrefix, Union, View};
+use weir_report::{Beyond, Estimate, Length, Live, Report, Row, Top, TopPrefix, Union, View};
 
 use crate::key::Key;
 
@@ -55,8 +55,8 @@ pub struct List {
     pub whole: [u64; 2],
     /// Whether that is what a view matched, and not all that was seen.
     pub is_of_view: bool,
-    /// The length of its window so far, in seconds.
-    pub seconds: f64,
+    /// The length of its window so far.
+    pub seconds: Length,
     /// Whether its window is still open.
     pub is_open: bool,
     /// Whether the numbers are lower bounds instead of estimates.
@@ -97,7 +97,7 @@ impl List {
 #[derive(Clone, Copy)]
 struct OfWindow {
     totals: [u64; 2],
-    seconds: f64,
+    seconds: Length,
     is_open: bool,
 }
 
@@ -160,7 +160,7 @@ pub fn of_union(union: &Union, by: By) -> Vec<List> {
 pub fn with_open(mut all: Vec<List>, live: &Live, by: By) -> Vec<List> {
     let top = if by == By::Packets { &live.top_by_packets } else { &live.top };
     let totals = [live.totals.packets, live.totals.bytes];
-    let window = OfWindow { totals, seconds: live.window.seconds, is_open: true };
+    let window = OfWindow { totals, seconds: Length::new(live.window.seconds), is_open: true };
     let of_addresses = of_top(top, window).into_iter().filter(|list| all.is_empty() || !list.name.ends_with(" nets"));
     let open = of_addresses.chain(live.views.iter().flat_map(|view| of_view(view, window))).collect::<Vec<_>>();
     for list in open {

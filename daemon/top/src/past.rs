@@ -1,7 +1,7 @@
 //! Time that has passed: which part of it is shown, and how keys step through it.
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Gap, History, Interface, InterfaceHistory, InterfaceSecond, Union, is_measured};
+use weir_report::{Gap, History, Interface, InterfaceHistory, InterfaceSecond, Length, Union, is_measured};
 
 use crate::history::{Line, Rate};
 
@@ -77,16 +77,16 @@ impl Past {
             let steps = self.history.interfaces.iter().find(|of| of.name == *name && of.direction == *direction);
             let rates = steps.map(|steps| self.rates(steps)).unwrap_or_default();
             let is_whole = of.unmeasured_seconds.is_none() && is_measured(mode);
-            let mean = is_whole.then(|| Rate::of(ledger.seen, self.union.window.seconds));
+            let mean = Rate::of(ledger.seen, self.union.window.seconds).filter(|_| is_whole);
             (Line { last, rates: rates.into() }, mean)
         };
         self.union.interfaces.iter().map(line).collect()
     }
 
     fn rates(&self, steps: &InterfaceHistory) -> Vec<Option<Rate>> {
-        let seconds = self.history.step_seconds as f64;
+        let step = Length::new(self.history.step_seconds as f64);
         let rate = |(packets, bytes): (&Option<u64>, &Option<u64>)| {
-            Some(Rate::of(weir_report::Tally { packets: (*packets)?, bytes: (*bytes)? }, seconds))
+            Rate::of(weir_report::Tally { packets: (*packets)?, bytes: (*bytes)? }, step)
         };
         steps.packets.iter().zip(&steps.bytes).map(rate).collect()
     }

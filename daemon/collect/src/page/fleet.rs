@@ -51,8 +51,8 @@ struct LastReport {
     id: String,
     /// When its window ended.
     window_end: String,
-    /// The length of its window.
-    seconds: f64,
+    /// The length of its window in seconds; `null` if it has no rates.
+    seconds: Option<f64>,
     /// When it arrived.
     received_at: String,
     /// How long after the end of its window that was.
@@ -221,7 +221,7 @@ impl LastReport {
         Self {
             id,
             window_end,
-            seconds: report["window"]["seconds"].as_f64().unwrap_or(seconds),
+            seconds: report["window"]["seconds"].as_f64(),
             received_at,
             delay_seconds,
             late_after_seconds: late_after(seconds),

@@ -10,7 +10,7 @@ fn between(from: i64, to: i64) -> Time {
 }
 
 fn numbers(union: &Union) -> (u64, u64, f64) {
-    (union.windows, union.totals.packets, union.window.seconds.round())
+    (union.windows, union.totals.packets, union.window.seconds.seconds().unwrap_or(0.0).round())
 }
 
 #[test]

@@ -18,7 +18,7 @@ use self::{
     number::Number,
     state::{Change, Since, State, Verdict},
 };
-use crate::{Alert, Evidence, Report, series::point::Owner};
+use crate::{Alert, Evidence, Length, Report, series::point::Owner};
 
 /// The most numbers that an alert shows: enough to act on, and few enough to keep the report small.
 pub const EVIDENCE_MAX: usize = 10;
@@ -87,9 +87,9 @@ impl Alerts {
     }
 
     /// Whether a window of this length is judged.
-    pub fn judges(&self, seconds: f64) -> bool {
+    pub fn judges(&self, length: Length) -> bool {
         let [shortest, longest] = self.whole;
-        (shortest..=longest).contains(&seconds)
+        length.seconds().is_some_and(|seconds| (shortest..=longest).contains(&seconds))
     }
 
     /// Whether there are no rules.
@@ -155,11 +155,13 @@ struct RuleResult<'r> {
 impl<'r> RuleResult<'r> {
     fn of(rule: &Rule, report: &'r Report) -> Self {
         let Rule { when, interface: only, clear, .. } = rule;
-        let (operator, scale) = (when.operator, when.scale(report.window.seconds));
+        let mut result = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
+        // Without a length there are no rates, and no verdict.
+        let Some(seconds) = report.window.seconds.seconds() else { return result };
+        let (operator, scale) = (when.operator, when.scale(seconds));
         // A larger value is more extreme.
         let far =
             |number: &Number| if operator.is_upward() { number.judged(operator) } else { -number.judged(operator) };
-        let mut result = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
         reading::visit(&when.subject.selector, report, &mut |number, owner| {
             let is_meant =
                 only.as_ref().is_none_or(|only| owner.name().is_some_and(|name| interface::fits(only, name)));

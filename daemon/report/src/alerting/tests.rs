@@ -284,12 +284,12 @@ fn a_window_that_is_cut_off_is_not_judged() {
     let rule = rule("destinations_per_source > 5000");
     let mut alerts = Alerts::new(&[rule], TEN);
     let mut short = row(6_000, 6_000, 6_000);
-    short.window.seconds = 8.9;
+    short.window.seconds = Length::new(8.9);
     assert_eq!(alerts.judge(&short), [], "not yet");
     let fired = alerts.judge(&row(6_000, 6_000, 6_000)).pop().unwrap();
     assert_eq!((fired.state.as_str(), fired.change.as_deref()), ("firing", Some("begins")));
     let mut quiet = row(0, 0, 0);
-    quiet.window.seconds = 8.9;
+    quiet.window.seconds = Length::new(8.9);
     let still = alerts.judge(&quiet).pop().unwrap();
     assert_eq!((still.state.as_str(), still.change, still.windows), ("firing", None, 1), "the state stays");
 }
@@ -299,7 +299,7 @@ fn a_window_that_is_too_long_begins_nothing_and_ends_nothing() {
     let mut alerts = Alerts::new(&[rule("destinations_per_source > 5000"), rule("unique.src_ip < 5")], TEN);
     let mut judge = |seconds: f64, lower: u64| {
         let mut report = row(lower, lower, lower);
-        report.window.seconds = seconds;
+        report.window.seconds = Length::new(seconds);
         let told = alerts.judge(&report);
         let told = told.iter().map(|alert| format!("{} {}", alert.state, alert.change.clone().unwrap_or_default()));
         told.collect::<Vec<_>>()
@@ -311,11 +311,13 @@ fn a_window_that_is_too_long_begins_nothing_and_ends_nothing() {
     assert_eq!(judge(10.0, 0), ["cleared ends"]);
     let mut any = Alerts::of_any_length(&[rule("destinations_per_source > 5000")]);
     for (seconds, is_judged) in [(0.9, false), (1.0, true), (1e9, true)] {
-        assert_eq!(any.judges(seconds), is_judged);
+        assert_eq!(any.judges(Length::new(seconds)), is_judged);
     }
     let mut report = row(6_000, 6_000, 6_000);
-    report.window.seconds = 3_600.0;
+    report.window.seconds = Length::new(3_600.0);
     assert_eq!(any.judge(&report).len(), 1);
+    report.window.seconds = Length::default();
+    assert!(any.judge(&report).iter().all(|alert| alert.evidence.is_empty()), "there is no rate");
 }
 
 #[test]

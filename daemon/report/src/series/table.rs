@@ -43,7 +43,7 @@ table! {
         not Prometheus: "it is report_number there, without the run, and goes on after a restart",
         not Rules: NO_TRAFFIC;
     Gauge "window.length" Seconds: "The length of the window.",
-        Once(|report| known(report.window.seconds)), not Rules: NO_TRAFFIC;
+        Once(|report| report.window.seconds.seconds().map(Into::into)), not Rules: NO_TRAFFIC;
     Gauge "window.end_timestamp" Seconds: "When the window ended.",
         Once(|report| known(report.window.end.as_millisecond() as f64 / 1e3)), not Otlp: "it is the time of each point",
         not Rules: NO_TRAFFIC;

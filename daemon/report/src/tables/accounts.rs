@@ -45,6 +45,8 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
             blind_seconds,
             unmeasured_seconds,
             trouble,
+            // `trouble` names these.
+            unread_link_types: _,
             kept,
         } = interface;
         if i > 0 {
@@ -276,10 +278,10 @@ fn cpu(ns_per_packet: Option<f64>, window: &Window, seen: u64) -> String {
     let Some(ns) = ns_per_packet else { return "no packet was seen".to_owned() };
     let each = format!("{} per packet", short_time(ns));
     // A capture is read as fast as possible, so its time says nothing about the share of a CPU.
-    if window.late_packets.is_some() || window.seconds <= 0.0 {
-        return each;
+    match window.seconds.rate(ns * seen as f64 / 1e9).filter(|_| window.late_packets.is_none()) {
+        Some(share) => format!("{} of a core, {each}", percent(share)),
+        None => each,
     }
-    format!("{} of a core, {each}", percent(ns * seen as f64 / 1e9 / window.seconds))
 }
 
 pub(super) fn with_dropped(text: String, dropped: u64) -> String {

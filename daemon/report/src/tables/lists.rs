@@ -4,7 +4,7 @@ use weir_config::names::services::service_name;
 use weir_system::numbers::{bit_rate, bytes, count, packet_rate, percent};
 
 use super::super::{
-    Estimate, Top, TopFlow, TopPrefix, Totals,
+    Estimate, Length, Top, TopFlow, TopPrefix, Totals,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -77,7 +77,7 @@ pub(super) struct Ranking<'a> {
     pub(super) by: &'a str,
     pub(super) totals: &'a Totals,
     /// The length of the window.
-    pub(super) seconds: f64,
+    pub(super) seconds: Length,
     /// Whether the list is about several windows, for which only bounds are known.
     pub(super) together: bool,
 }
@@ -163,7 +163,7 @@ impl Ranking<'_> {
     }
 
     fn rate(&self, value: u64, rate: fn(u64, f64) -> String) -> String {
-        if self.seconds > 0.0 { rate(value, self.seconds) } else { String::new() }
+        self.seconds.rate_text(value, rate).unwrap_or_default()
     }
 
     /// A line for each network: its traffic beyond the listed hosts, the share of that, all its traffic, and how many

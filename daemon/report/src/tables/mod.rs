@@ -32,7 +32,8 @@ pub use self::{
     short::write_talkers,
 };
 use super::{
-    Account, Gap, NOT_MEASURED, Observer, Report, Row, Spread, Sums, Top, Totals, Union, View, Window, alert,
+    Account, Gap, Length, NOT_MEASURED, Observer, Report, Row, Spread, Strays, Sums, Top, Totals, Union, View, Window,
+    alert,
     grid::{
         self,
         Align::Left,
@@ -236,7 +237,7 @@ impl<W: Write> Page<'_, W> {
     }
 
     /// The answers for the requested keys: sums first, then counts.
-    fn answers(&mut self, remark: &str, answers: &[Row], seconds: f64) -> io::Result<()> {
+    fn answers(&mut self, remark: &str, answers: &[Row], seconds: Length) -> io::Result<()> {
         let (sums, counts): (Vec<&Row>, Vec<&Row>) = answers.iter().partition(|row| row.bytes.is_some());
         if !sums.is_empty() || counts.is_empty() {
             self.section("ANSWERS", remark, &rows::answers(&sums, seconds))?;
@@ -356,17 +357,20 @@ fn remark_of(sampling: u32, confidence: f64) -> String {
 }
 
 fn interval(window: &Window) -> String {
-    let Window { start, end, seconds, clock_step_seconds: _, late_packets: _, untimed_packets: _ } = window;
+    let Window { start, end, seconds, .. } = window;
     let day = |time: &jiff::Timestamp| time.strftime("%Y-%m-%d").to_string();
     let [start, end] = [start, end].map(|time| time.round(jiff::Unit::Millisecond).unwrap_or(*time));
     let format = if day(&start) == day(&end) { "%H:%M:%S%.f" } else { "%Y-%m-%d %H:%M:%S%.f" };
-    let seconds = (seconds * 1e3).round() / 1e3;
-    format!("{} – {} UTC ({seconds} s)", start.strftime("%Y-%m-%d %H:%M:%S%.f"), end.strftime(format))
+    let seconds = match seconds.seconds() {
+        Some(seconds) => format!("{} s", (seconds * 1e3).round() / 1e3),
+        None => "too short for rates".to_owned(),
+    };
+    format!("{} – {} UTC ({seconds})", start.strftime("%Y-%m-%d %H:%M:%S%.f"), end.strftime(format))
 }
 
 /// What a reader must know before reading the numbers of a window.
 fn remarks(window: &Window, totals: &Totals, account: &Account) -> Vec<String> {
-    let Window { start: _, end: _, seconds: _, clock_step_seconds, late_packets, untimed_packets } = *window;
+    let Window { start: _, end: _, seconds: _, clock_step_seconds, late_packets, untimed_packets, strays } = *window;
     let mut remarks = Vec::new();
     if totals.packets == 0 {
         remarks.push(match late_packets {
@@ -389,21 +393,25 @@ fn remarks(window: &Window, totals: &Totals, account: &Account) -> Vec<String> {
     if let Some(untimed @ 1..) = untimed_packets {
         remarks.push(format!("packets without a time: {}, which are in no second", grouped(untimed)));
     }
+    if let Some(Strays { packets, earliest, latest }) = strays {
+        let [earliest, latest] = [earliest, latest].map(|time| time.strftime("%Y-%m-%d %H:%M:%S").to_string());
+        let times = if earliest == latest { earliest } else { format!("{earliest} – {latest}") };
+        remarks.push(format!("strays: {} packets whose time is far from all others, {times} UTC", grouped(packets)));
+    }
     remarks
 }
 
 /// A message about a requested time without windows.
 fn missed(Gap { start, end }: &Gap) -> String {
     let seconds = end.duration_since(*start).as_secs_f64();
-    let window = Window { start: *start, end: *end, seconds, ..Window::default() };
+    let window = Window { start: *start, end: *end, seconds: Length::new(seconds), ..Window::default() };
     format!("no window is known for {}", interval(&window))
 }
 
 fn mean_rates(totals: &Totals, window: &Window) -> String {
     let Totals { packets, bytes, .. } = totals;
-    let rate = |value: u64, rate: fn(u64, f64) -> String| match window.seconds > 0.0 {
-        true => format!(" ({})", rate(value, window.seconds)),
-        false => String::new(),
+    let rate = |value: u64, rate: fn(u64, f64) -> String| {
+        window.seconds.rate_text(value, rate).map_or_else(String::new, |text| format!(" ({text})"))
     };
     let (packet_rate, bit_rate) = (rate(*packets, packet_rate), rate(*bytes, bit_rate));
     format!("{} packets{packet_rate}, {} bytes{bit_rate}", grouped(*packets), grouped(*bytes))
@@ -728,7 +736,7 @@ mod tests {
         report.totals = Totals::default();
         report.unique = Unique { src_ip: nothing, dst_ip: nothing, flows: nothing };
         report.histograms.packet_size_bytes = Histogram::default();
-        report.window.seconds = 0.0;
+        report.window.seconds = Length::default();
         for top in [&mut report.top, &mut report.top_by_packets] {
             (top.flows, top.sources, top.destinations) = (Vec::new(), Vec::new(), Vec::new());
             (top.pairs, top.services) = (Vec::new(), Vec::new());

@@ -167,9 +167,9 @@ impl Overview<'_> {
         if !account.is_whole() {
             cells.push(Cell::from("at least"));
         }
-        if self.window.seconds > 0.0 {
-            cells.push(Cell::new(bit_rate(bytes, self.window.seconds), Strong));
-            cells.push(Cell::new(packet_rate(packets, self.window.seconds), Plain));
+        if let Some(seconds) = self.window.seconds.seconds() {
+            cells.push(Cell::new(bit_rate(bytes, seconds), Strong));
+            cells.push(Cell::new(packet_rate(packets, seconds), Plain));
         }
         cells.push(Cell::from(format!("{}, {} packets", self::bytes(bytes), count(packets))));
         cells
@@ -223,14 +223,13 @@ impl Overview<'_> {
     fn interface(&self, of: &Interface, grid: &mut Grid) {
         let alias = of.alias.as_ref().map_or_else(String::new, |alias| format!(" ({})", shortened(alias, ALIAS_MAX)));
         let seen = &of.ledger.seen;
-        let seconds = self.window.seconds;
         let is_measured = is_measured(&of.mode);
         // Of a part of the time there is no rate.
         let is_part = !is_measured || of.unmeasured_seconds.is_some();
-        let rates = match seconds > 0.0 && !is_part {
-            true => [bit_rate(seen.bytes, seconds), packet_rate(seen.packets, seconds)],
-            false if is_part && seen.packets == 0 => [NOT_MEASURED.to_owned(), String::new()],
-            false => [bytes(seen.bytes), format!("{} packets", count(seen.packets))],
+        let rates = match self.window.seconds.seconds().filter(|_| !is_part) {
+            Some(seconds) => [bit_rate(seen.bytes, seconds), packet_rate(seen.packets, seconds)],
+            None if is_part && seen.packets == 0 => [NOT_MEASURED.to_owned(), String::new()],
+            None => [bytes(seen.bytes), format!("{} packets", count(seen.packets))],
         };
         let lost = lost_packets(of);
         let lost = if lost > 0 { format!("lost {}", count(lost)) } else { String::new() };

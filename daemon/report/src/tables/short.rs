@@ -6,7 +6,7 @@ use weir_system::numbers::{bit_rate, bytes, count, packet_rate, percent};
 
 use super::{
     super::{
-        Bounds, Estimate, Row, Spread, Top, TopPrefix, Totals, TotalsBounds, View,
+        Bounds, Estimate, Length, Row, Spread, Top, TopPrefix, Totals, TotalsBounds, View,
         grid::{
             self,
             Align::{Left, Right},
@@ -36,7 +36,7 @@ const BETWEEN: usize = 2;
 /// Those of `out`.
 pub fn write_talkers(
     top: &Top,
-    (totals, seconds): (&Totals, f64),
+    (totals, seconds): (&Totals, Length),
     style: Style,
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -55,7 +55,7 @@ pub fn write_talkers(
 pub(super) struct Of<'a> {
     pub(super) totals: &'a Totals,
     /// The length of the window.
-    pub(super) seconds: f64,
+    pub(super) seconds: Length,
     /// Whether the lists are about several windows, for which only bounds are known.
     pub(super) together: bool,
 }
@@ -106,11 +106,11 @@ impl Measure {
 
 impl Of<'_> {
     fn bits(&self) -> Measure {
-        if self.seconds > 0.0 { Measure::Bits(self.seconds) } else { Measure::Bytes }
+        self.seconds.seconds().map_or(Measure::Bytes, Measure::Bits)
     }
 
     fn packets(&self) -> Measure {
-        if self.seconds > 0.0 { Measure::Packets(self.seconds) } else { Measure::Count }
+        self.seconds.seconds().map_or(Measure::Count, Measure::Packets)
     }
 
     fn list(&self, title: impl Into<String>, measure: Measure, rows: Vec<ShortRow>) -> ShortList {

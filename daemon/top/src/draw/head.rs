@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use weir_report::{
     Alert, Distinct, Estimate, Fact, Interface, Live, NOT_MEASURED, NewFlows, Report, Unique, Verdict, is_measured,
 };
-use weir_system::numbers::{count, percent, scaled};
+use weir_system::numbers::{bytes, count, percent, scaled};
 
 use super::{
     paint::Paint,
@@ -120,7 +120,7 @@ fn ago(time: Timestamp, now: Timestamp) -> String {
 fn closed(report: &Report, now: Timestamp, paint: Paint) -> [Piece; 2] {
     let window = format!("{} – {} UTC", time(report.window.start), time(report.window.end));
     let age = age(report.window.end, now);
-    let is_late = age as f64 > LATE.max(2.0 * report.window.seconds);
+    let is_late = age as f64 > LATE.max(2.0 * report.window.seconds.seconds().unwrap_or(0.0));
     let style = if is_late { paint.warning() } else { paint.plain() };
     [Piece::new(window, paint.plain()), Piece::new(format!("{age} s ago"), style)]
 }
@@ -240,13 +240,13 @@ fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
         return;
     };
     for Interface { name, direction, ledger, mode, .. } in report.interfaces.iter().take(lines) {
-        let rate = |count: u64| count as f64 / report.window.seconds.max(f64::MIN_POSITIVE);
-        let [bits, packets] = match is_measured(mode) {
-            true => [scaled(rate(ledger.seen.bytes) * 8.0, "bit/s"), scaled(rate(ledger.seen.packets), "pkt/s")],
-            false => [NOT_MEASURED; 2].map(str::to_owned),
+        let ([bits, packets], what) = match Rate::of(ledger.seen, report.window.seconds) {
+            _ if !is_measured(mode) => ([NOT_MEASURED; 2].map(str::to_owned), "mean of the window"),
+            Some(Rate { bits, packets }) => ([scaled(bits, "bit/s"), scaled(packets, "pkt/s")], "mean of the window"),
+            None => ([bytes(ledger.seen.bytes), count(ledger.seen.packets)], "bytes and packets of the window"),
         };
         let text = format!(
-            " {} {} {}  {}  mean of the window",
+            " {} {} {}  {}  {what}",
             left(&clean(name), width(name).clamp(8, NAME_MAX)),
             left(direction.as_deref().unwrap_or(""), 7),
             right(&bits, RATE),

@@ -6,8 +6,8 @@ use std::{env, fs, path::Path};
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use serde_json::json;
 use weir_report::{
-    Estimate, Fact, Gap, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, LIVE_SCHEMA, Live, NO_WINDOW, OpenWindow, Report,
-    Row, Tally,
+    Estimate, Fact, Gap, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, LIVE_SCHEMA, Length, Live, NO_WINDOW, OpenWindow,
+    Report, Row, Tally,
 };
 use weir_system::numbers::scaled;
 
@@ -157,7 +157,11 @@ fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
         Row { view: Some(view.to_owned()), key, packets: estimate, bytes: estimate, ..Row::default() }
     };
     let rows = vec![row("sources", json!({"src_ip": "192.0.2.1"}), 302_000_000, 302_100_000)];
-    screen.take(Update::KeyDetails(KeyDetails { key: "src_ip=192.0.2.1".to_owned(), rows: Ok(rows), seconds: 10.0 }));
+    screen.take(Update::KeyDetails(KeyDetails {
+        key: "src_ip=192.0.2.1".to_owned(),
+        rows: Ok(rows),
+        seconds: Length::new(10.0),
+    }));
     is_as_in("detail-80x24.txt", &text(&mut screen, (80, 24)));
     // Nothing of a key is cut, and the port has a line of its own if need be.
     for columns in [40, 60, 80, 100] {
@@ -182,7 +186,7 @@ fn hour() -> KeyHistory {
         KeyWindow {
             start,
             end,
-            seconds: 60.0,
+            seconds: Length::new(60.0),
             windows: 6,
             listed: if is_listed && minute >= 50 { 4 } else { 6 * u64::from(is_listed) },
             packets: is_listed.then(|| estimate(bytes / 1000)),
@@ -365,7 +369,7 @@ fn a_message_is_never_cut_and_a_span_that_follows_now_is_read_in_silence() {
 #[test]
 fn every_number_of_a_time_that_has_passed_is_that_of_its_union() {
     let union = past().union;
-    let seconds = union.window.seconds;
+    let seconds = union.window.seconds.seconds().unwrap();
     for (size, least) in [((80, 24), 5), ((100, 30), 9), ((160, 50), 9)] {
         let mut rows = 0;
         for (keys, by) in [("b", By::Bytes), ("p", By::Packets)] {
