@@ -223,7 +223,7 @@ mod tests {
         fingerprints(&format!("networks: {{{networks}}}\nviews: [{{name: w, {view}}}]"))["w"]
     }
 
-    const NETS: &str = "a: 10.0.0.0/8, b: {prefixes: [192.0.2.0/24], own: true}";
+    const NETS: &str = "a: {prefixes: [10.0.0.0/8]}, b: {prefixes: [192.0.2.0/24], own: true}";
 
     #[test]
     fn the_same_question_written_in_another_way_has_the_same_fingerprint() {
@@ -282,11 +282,13 @@ mod tests {
     /// Of the networks, only what they do to a view counts.
     #[test]
     fn networks_count_by_their_addresses() {
-        let other_net = "a: 10.0.0.0/8, b: {prefixes: [192.0.2.0/24], own: true}, c: 203.0.113.0/24";
-        let within = "a: 10.0.0.0/8, b: {prefixes: [192.0.2.0/24], own: true}, c: 10.1.0.0/16";
-        let not_own = "a: 10.0.0.0/8, b: 192.0.2.0/24";
-        let renamed = "x: 10.0.0.0/8, b: {prefixes: [192.0.2.0/24], own: true}";
-        let order = "b: {prefixes: [192.0.2.0/24], own: true}, a: [10.0.0.0/9, 10.128.0.0/9]";
+        let other_net =
+            "a: {prefixes: [10.0.0.0/8]}, b: {prefixes: [192.0.2.0/24], own: true}, c: {prefixes: [203.0.113.0/24]}";
+        let within =
+            "a: {prefixes: [10.0.0.0/8]}, b: {prefixes: [192.0.2.0/24], own: true}, c: {prefixes: [10.1.0.0/16]}";
+        let not_own = "a: {prefixes: [10.0.0.0/8]}, b: {prefixes: [192.0.2.0/24]}";
+        let renamed = "x: {prefixes: [10.0.0.0/8]}, b: {prefixes: [192.0.2.0/24], own: true}";
+        let order = "b: {prefixes: [192.0.2.0/24], own: true}, a: {prefixes: [10.0.0.0/9, 10.128.0.0/9]}";
         for (view, nets, is_same) in [
             ("match: {src_net: a}", other_net, true),
             ("match: {src_net: a}", within, false),
@@ -310,7 +312,7 @@ mod tests {
     fn what_all_lists_depend_on_counts_for_all_of_them() {
         let (outer, inner) = (fingerprints(""), fingerprints("datapath: {tunnels: inner}"));
         assert!(outer.len() > 10 && outer.iter().all(|(name, of)| inner[name] != *of));
-        assert_eq!(outer, fingerprints("report: {interval: 60s, top: 3}\nsampling: {packets: 1 in 100}"));
+        assert_eq!(outer, fingerprints("report: {interval: 60s, top: 3}\nsampling: {packets: 100}"));
         let own = "views: [{name: new, measure: new_flows}, {name: w, by: [src_ip]}]";
         let longer = fingerprints(&format!("{own}\nseen_flows: {{generation: 1h}}"));
         let usual = fingerprints(own);

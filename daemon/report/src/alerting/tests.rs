@@ -382,15 +382,16 @@ fn a_new_configuration_ends_the_alerts_of_removed_rules() {
 #[test]
 fn a_view_that_asks_another_question_ends_its_alerts() {
     let config = |port: u16| {
-        let view = format!("{{name: web_by_server, match: {{port: {port}}}, by: [dst_ip], top: 3}}");
+        let view = format!("{{name: web, match: {{port: {port}}}, by: [dst_ip], top: 3}}");
         Views::new(&Config::parse(&format!("views: [{view}]"), "a test").unwrap(), 2).unwrap()
     };
     let (web, dns) = (config(80), config(53));
     let rules = [
-        Rule { name: "web".to_owned(), windows: 2, ..rule("web_by_server.bytes > 1") },
+        Rule { name: "web".to_owned(), windows: 2, ..rule("web.bytes > 1") },
         Rule { name: "all".to_owned(), windows: 2, ..rule("packets > 1") },
     ];
-    let report = golden();
+    let mut report = golden();
+    report.views[0].name = "web".to_owned();
     let states = |alerts: &mut Alerts| {
         let told = alerts.judge(&report);
         told.iter().map(|alert| format!("{} {}", alert.rule, alert.state)).collect::<Vec<_>>()
