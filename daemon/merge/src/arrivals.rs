@@ -182,6 +182,7 @@ mod tests {
             end: at(10 * seq as i64 + 10),
             seen: Default::default(),
             account: Default::default(),
+            uncertain: None,
             sketches: None,
         }
     }

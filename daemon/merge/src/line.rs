@@ -7,7 +7,7 @@ use serde::Deserialize;
 use weir_common::ledger::Tally;
 use weir_config::view::ViewKey;
 use weir_report::{
-    Account, Part, Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA,
+    Account, Part, Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA, Uncertain, asked,
     sketches::{ListSketch, decode, key_id},
 };
 use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
@@ -80,6 +80,8 @@ pub struct Report {
     pub seen: Tally,
     /// What became of it.
     pub account: Account,
+    /// Of what was seen, what is not certain.
+    pub uncertain: Option<Uncertain>,
     /// Its sketches.
     pub sketches: Option<Unpacked>,
 }
@@ -115,6 +117,8 @@ pub struct Unpacked {
 pub struct Counted<S> {
     /// What is counted.
     pub name: String,
+    /// The fingerprint of the question, if it is known.
+    pub question: Option<u64>,
     /// The fingerprint of the key of its hashes.
     pub key_id: u64,
     /// Packets of which each may belong to one more value.
@@ -230,6 +234,7 @@ fn report(fields: Fields) -> Parsed {
         end: window.end,
         seen: totals.into(),
         account: Account::of_parts(&interfaces),
+        uncertain: Part::uncertain(&interfaces),
         sketches: sketches.map(unpack),
     }))
 }
@@ -284,7 +289,9 @@ fn unpack(sketches: Sketches) -> Unpacked {
         };
         match key_id(&one.key_id).ok_or("its key_id is no fingerprint".to_owned()).and_then(|id| Ok((id, read(id)?))) {
             Ok((key_id, sketch)) => {
-                unpacked.distinct.push(Counted { name: one.name, key_id, missing: one.missing_packets, sketch });
+                let question = asked(&one.name, &[], one.question.as_deref()).and_then(self::key_id);
+                let counted = Counted { name: one.name, question, key_id, missing: one.missing_packets, sketch };
+                unpacked.distinct.push(counted);
             }
             Err(why) => unpacked.broken.push((one.name, why)),
         }
@@ -301,7 +308,8 @@ fn unpack(sketches: Sketches) -> Unpacked {
         match read() {
             Ok(sketch) if key_id(&one.key_id) == Some(sketch.key_id()) => {
                 let key_id = sketch.key_id();
-                let counted = Counted { name: one.name, key_id, missing: one.missing_packets, sketch };
+                let question = asked(&one.name, &one.by, one.question.as_deref()).and_then(self::key_id);
+                let counted = Counted { name: one.name, question, key_id, missing: one.missing_packets, sketch };
                 unpacked.spread.push((one.by, counted));
             }
             Ok(_) => unpacked.broken.push((one.name, "its key_id is not that of its image".to_owned())),

@@ -30,6 +30,15 @@ impl Routers {
         }
     }
 
+    /// All of them, in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = Router> {
+        let of_word = |(nth, word): (usize, &u64)| {
+            let word = *word;
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| nth as Router * 64 + bit)
+        };
+        self.0.iter().enumerate().flat_map(of_word)
+    }
+
     /// The number of routers.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
@@ -52,6 +61,7 @@ mod tests {
         [0, 63, 64, 0, ROUTERS_MAX as u32 - 1].into_iter().for_each(|router| one.insert(router));
         [5, 64].into_iter().for_each(|router| other.insert(router));
         assert_eq!((one.len(), other.len()), (4, 2));
+        assert_eq!(one.iter().collect::<Vec<_>>(), [0, 63, 64, ROUTERS_MAX as u32 - 1]);
         other.join(&one);
         assert_eq!((other.len(), one.len()), (5, 4));
         assert!(size_of_val(&*one.0) <= ROUTERS_BYTES);

@@ -26,6 +26,7 @@ mod instant;
 mod length;
 mod live;
 pub mod observer;
+mod question;
 mod rates;
 mod rows;
 pub mod schema;
@@ -45,7 +46,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_config::Addresses;
 
-pub use alert::{Alert, Evidence};
+pub use alert::{Alert, Evidence, is_firing};
 pub use encoded::Encoded;
 pub use from_json::FromJson;
 pub use history::{
@@ -55,6 +56,7 @@ pub use history::{
 pub use ids::Ids;
 pub use length::Length;
 pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};
+pub use question::asked;
 pub use rates::InterfaceRates;
 pub use rows::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 pub use second::{InterfaceSecond, LastReport, SECOND_SCHEMA, Second};
@@ -64,7 +66,7 @@ pub use tables::{
 };
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
 pub use trust::{Account, Fact, NOT_MEASURED, Part, Verdict, is_measured, trust};
-pub use union::{Gap, KeySums, ListKey, REPORTS_KEPT, UNION_SCHEMA, Union};
+pub use union::{Gap, KeyAnswer, KeySums, ListKey, REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use weir_config::names::protocol::protocol_name;
 
 /// The maximum length of [`Interface::trouble`], in characters.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use weir_system::numbers::{count, percent};
 
-use super::{Interface, Second, Tally};
+use super::{Interface, Second, Tally, Uncertain};
 
 /// The modes in which weir sees the packets of an interface. In any other mode nothing is known of them.
 const MEASURED: [&str; 7] = ["xdp-native", "xdp-generic", "tcx", "tc", "afpacket", "replay", "others"];
@@ -97,6 +97,17 @@ struct Outcome {
     sampled_out: Tally,
     skipped: BTreeMap<String, Tally>,
     lost: BTreeMap<String, Tally>,
+    uncertain: Option<Uncertain>,
+}
+
+impl Part {
+    /// What is not certain of all these interfaces together.
+    pub fn uncertain(parts: &[Self]) -> Option<Uncertain> {
+        parts.iter().filter_map(|part| part.ledger.uncertain).reduce(|mut sum, more| {
+            sum.add(more);
+            sum
+        })
+    }
 }
 
 impl From<&Interface> for Part {
@@ -114,6 +125,7 @@ impl From<&Interface> for Part {
                 sampled_out: ledger.sampled_out,
                 skipped: ledger.skipped.clone(),
                 lost: ledger.lost.clone(),
+                uncertain: ledger.uncertain,
             },
             coverage: of.coverage,
             coverage_lower: of.coverage_lower,
