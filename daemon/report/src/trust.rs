@@ -220,7 +220,7 @@ impl Account {
     }
 
     fn add(&mut self, part: &Part) {
-        let Outcome { seen, attributed, sampled_out, skipped, lost } = &part.ledger;
+        let Outcome { seen, attributed, sampled_out, skipped, lost, uncertain: _ } = &part.ledger;
         self.is_capture |= part.is_capture();
         self.interfaces += usize::from(!part.is_capture());
         self.has_trouble |= part.trouble.is_some();
