@@ -15,14 +15,14 @@ use crossbeam::channel::TryRecvError;
 use rustix::{io::Errno, thread::CapabilitySet};
 use weir::{
     cli::{
-        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, KeyCommand, KeyIdArgs,
+        AskArgs, AttachArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, KeyCommand, KeyIdArgs,
         KeyNewArgs, ReloadArgs, ReplayArgs, ReportArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand,
         SpoolListArgs, SpoolPlaceArgs, SpoolRemoveArgs, StatusArgs, TopArgs,
     },
     control::{
         Directory,
         client::{self, AskError},
-        protocol::{self, Detached, KeyAnswers},
+        protocol::{self, Attached, Detached, KeyAnswers},
     },
     coordinator::MeasureError,
     doctor::{
@@ -104,6 +104,7 @@ fn main() -> ExitCode {
         Command::Ask(args) => ask(args),
         Command::Reload(args) => reload(&args),
         Command::Detach(args) => detach(&args),
+        Command::Attach(args) => attach(&args),
         Command::Spool(command) => spool(&command),
         Command::Key(command) => key(command),
         Command::Schema(Schema::Report) => print(schema::REPORT.trim_end()),
@@ -508,7 +509,14 @@ fn reload(ReloadArgs { socket: args, json }: &ReloadArgs) -> Result<Exit, Failur
 
 /// Tells the running weir to detach, if there is one. Then removes leftovers at the tc hooks, but no filter that
 /// another weir still uses.
-fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &DetachArgs) -> Result<Exit, Failure> {
+fn detach(args: &DetachArgs) -> Result<Exit, Failure> {
+    let DetachArgs { interfaces, all, leftovers: only_leftovers, socket: args } = args;
+    if interfaces.is_empty() && !all && !only_leftovers {
+        return Err(unnamed(
+            "`weir detach eth0` detaches from eth0, `weir detach --all` from all interfaces, and `weir detach \
+             --leftovers` only removes what a killed weir left at tc hooks",
+        ));
+    }
     if !only_leftovers && tell_to_detach(interfaces, args)? && !interfaces.is_empty() {
         return Ok(Exit::Done);
     }
@@ -561,6 +569,34 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
     }
 }
 
+/// The refusal of a command that changes interfaces and names none.
+fn unnamed(what_to_write: &str) -> Failure {
+    let error = anyhow::anyhow!("name the interfaces (`weir status` lists them), or write `--all`: {what_to_write}");
+    Failure { exit: Exit::Usage, error }
+}
+
+/// Tells the running weir to attach again.
+fn attach(AttachArgs { interfaces, all, socket: args }: &AttachArgs) -> Result<Exit, Failure> {
+    if interfaces.is_empty() && !all {
+        return Err(unnamed(
+            "`weir attach eth0` attaches to eth0 again, `weir attach --all` to all interfaces that weir was told to \
+             detach from",
+        ));
+    }
+    let told = client::ask(&socket(args)?, protocol::Command::Attach { interfaces: interfaces.clone() })?;
+    let Attached { pid, to, missing } = show::understood(&told)?;
+    if to.is_empty() && missing.is_empty() {
+        return print(format!("the weir with process id {pid} was not told to detach from any interface"));
+    }
+    for one in to {
+        print_line(format!("{one}: the weir with process id {pid} measures it again"))?;
+    }
+    for one in &missing {
+        say(format_args!("weir: {one}"));
+    }
+    Ok(if missing.is_empty() { Exit::Done } else { Exit::Broken })
+}
+
 /// Tells the running weir to detach. Returns whether there was one.
 fn tell_to_detach(interfaces: &[String], args: &SocketArgs) -> Result<bool, Failure> {
     let path = match socket(args) {
@@ -570,14 +606,26 @@ fn tell_to_detach(interfaces: &[String], args: &SocketArgs) -> Result<bool, Fail
         Err(failure) => return Err(failure),
     };
     let told = match client::ask(&path, protocol::Command::Detach { interfaces: interfaces.to_vec() }) {
-        Err(AskError::NotThere(_) | AskError::Gone(_)) if args.socket.is_none() => return Ok(false),
+        Err(gone @ (AskError::NotThere(_) | AskError::Gone(_))) if args.socket.is_none() => {
+            say(format_args!("weir: {gone}. So this only removes what a killed weir left at tc hooks (`--leftovers`)"));
+            return Ok(false);
+        }
+        Err(gone @ (AskError::NotThere(_) | AskError::Gone(_))) => {
+            return Err(Failure {
+                exit: Exit::Impossible,
+                error: anyhow::anyhow!(
+                    "{gone}. If it was killed, its filters may still be at tc hooks: `weir detach --leftovers` removes \
+                     them"
+                ),
+            });
+        }
         told => told?,
     };
     let Detached { pid, from } = show::understood(&told)?;
     for one in from {
         print_line(format!(
-            "{one}: detached; the weir with process id {pid} leaves it alone until it is restarted, or reloads a \
-             configuration with other `interfaces`"
+            "{one}: detached; the weir with process id {pid} leaves it alone until `weir attach`, a restart, or a \
+             reload with other `interfaces`"
         ))?;
     }
     Ok(true)

@@ -53,8 +53,14 @@ impl Attachments<'_> {
                 }
                 Ok(())
             }
-            TaskResult::Attached(number, Ok(obtained)) => self.is_attached(number, obtained),
-            TaskResult::Attached(number, Err(error)) => self.is_refused(number, error),
+            TaskResult::Attached(number, result) => {
+                let done = match result {
+                    Ok(obtained) => self.is_attached(number, obtained),
+                    Err(error) => self.is_refused(number, error),
+                };
+                self.answer_returning(Some(number));
+                done
+            }
             TaskResult::Mended { number, position, result, is_attached } => {
                 self.mending = self.mending.saturating_sub(1);
                 self.is_mended(number, &position, result, is_attached);
@@ -147,6 +153,7 @@ impl Attachments<'_> {
 
     fn is_detached(&mut self, number: Number) -> Result<(), AttachError> {
         self.releasing.retain_mut(|one| !one.is_answered(number));
+        self.answer_returning(Some(number));
         // Remove it only now: until here its last packets still had their slot.
         self.going.remove(&number).map_or(Ok(()), |going| self.forget(going.ifindex, going.way))
     }

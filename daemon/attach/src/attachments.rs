@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crossbeam::channel::{Receiver, Sender};
+use crossbeam::channel::Receiver;
 use tracing::{info, warn};
 use weir_common::ledger::Tally;
 use weir_config::{self as config, Interface, Mode, interface::Way};
@@ -25,7 +25,7 @@ use super::{
     pace::{Pace, TcxBudget},
     plan::covers,
     readings::Readings,
-    released::{Released, Releasing},
+    released::{Released, Releasing, Returning},
     shared_slot::{self, SharedSlot},
     slots::Slots,
     tasks::{self, Channels, Handle, Number, Task, TaskResult, Urgency},
@@ -87,6 +87,8 @@ pub struct Attachments<'a> {
     pub(super) released: Released,
     /// Requests that wait until weir has detached.
     pub(super) releasing: Vec<Releasing>,
+    /// Requests that wait until weir has attached again.
+    pub(super) returning: Vec<Returning>,
     /// Refusals that were already logged: each is logged once, not at every change.
     pub(super) refused: HashMap<(u32, Way), String>,
     /// Interfaces for which the log already says that XDP in generic mode runs before their tc hook.
@@ -155,8 +157,9 @@ impl<'a> Attachments<'a> {
             renamed: HashMap::new(),
             feeding: Feeding::default(),
             readings: Readings::new(live)?,
-            released: Released::Nothing,
+            released: Released::default(),
             releasing: Vec::new(),
+            returning: Vec::new(),
             refused: HashMap::new(),
             behind_generic: HashSet::new(),
             following: Lasting::new("follow the interfaces"),
@@ -298,7 +301,7 @@ impl<'a> Attachments<'a> {
     /// the configuration wants other interfaces than before. Returns how many slots are in use.
     pub fn change(&mut self, interfaces: &[Interface], directory: Arc<Directory>, most: usize) -> usize {
         if self.rules != interfaces {
-            self.released = Released::Nothing;
+            self.released = Released::default();
             self.go_by(interfaces, most);
         }
         self.directory = directory;
@@ -418,40 +421,6 @@ impl<'a> Attachments<'a> {
     pub(super) fn at_tc(&self) -> usize {
         let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.is_at_tc()).count();
         own + self.shared.as_ref().map_or(0, SharedSlot::at_tc) + self.waiting()
-    }
-
-    /// Detaches from these interfaces, or from all, and leaves them alone until a configuration wants other interfaces
-    /// than the current one. Then replies with a description of what was detached. If an interface is not measured now,
-    /// replies with an error that names it, and changes nothing.
-    pub fn release(&mut self, names: &[String], reply: Sender<Result<Vec<String>, String>>) {
-        let names: &[_] = &names.iter().map(|name| self.own_name(name)).collect::<Vec<_>>();
-        let attached: Vec<_> =
-            self.slots.iter().filter(|one| one.here().is_some()).map(|one| (one.name.clone(), one.way)).collect();
-        if let Some(name) = names.iter().find(|name| attached.iter().all(|(one, _)| one != *name)) {
-            let mut have: Vec<_> = attached.iter().map(|(name, _)| name.as_str()).collect();
-            have.dedup();
-            let have = if have.is_empty() { "none".to_owned() } else { have.join(", ") };
-            let name = weir_system::text::short(name);
-            let _ = reply.send(Err(format!("weir is not attached to {name:?} (it is attached to: {have})")));
-            return;
-        }
-        self.released.add(names);
-        let before: HashSet<_> = self.going.keys().copied().collect();
-        self.let_go();
-        self.send();
-        let from = attached.into_iter().filter(|(name, _)| self.released.has(name));
-        let from = from.map(|(name, way)| format!("{name} ({})", way.name())).collect();
-        let left = self.going.keys().filter(|number| !before.contains(number)).copied().collect();
-        let mut releasing = Releasing { from, left, reply };
-        if !releasing.answer() {
-            self.releasing.push(releasing);
-        }
-    }
-
-    /// The kernel's name of a measured interface, given any of its names.
-    fn own_name(&self, name: &str) -> String {
-        let own = self.slots.iter().find(|one| one.names().contains(&name));
-        own.map_or(name, |one| &one.name).to_owned()
     }
 
     /// How each interface's packets are seen now.

@@ -11,7 +11,7 @@
 //! once, `pace` limits how much of the kernel's time they take. How interfaces are stacked (`stack`) decides on which
 //! one a packet feeds totals and lists (`feeds`). Filters at the classic tc hook would outlive the daemon: `hook`
 //! removes them, and `leftovers` removes those of an earlier weir. `released` lists the interfaces that `weir detach`
-//! has detached.
+//! has detached, and `requests` handles that command and `weir attach`.
 //!
 //! Once a second and at the edge of each window, weir checks whether its programs are still attached, and still first.
 //! It restores those that are not (`answers`); until then weir was blind (`watch`). Other weirs are recognized by their
@@ -39,6 +39,7 @@ mod pace;
 mod plan;
 mod readings;
 mod released;
+mod requests;
 mod settle;
 mod shared_slot;
 mod sign;
@@ -62,6 +63,7 @@ pub use self::{
     nat::{Nat, Unknown},
     obtained::Obtained,
     plan::{covers, list},
+    released::Reattached,
     tasks::{Channels, TaskResult},
     windows::InterfaceNow,
 };

@@ -84,7 +84,7 @@ impl Attachments<'_> {
         self.behind_generic = behind;
     }
 
-    fn wanted<'d>(&self, devices: &'d [Device]) -> Vec<PlannedAttachment<'d>> {
+    pub(super) fn wanted<'d>(&self, devices: &'d [Device]) -> Vec<PlannedAttachment<'d>> {
         let mut wanted = wanted(&self.rules, devices, self.has_programs);
         wanted.retain(|wanted| !self.released.has(&wanted.device.name));
         wanted
@@ -183,7 +183,7 @@ impl Attachments<'_> {
     /// Orders attachments for interfaces that are not measured yet. Interfaces that the configuration names come first,
     /// and those that were refused before come last. Lower interfaces come before those stacked on them, because the
     /// kernel permits no XDP program below one in generic mode.
-    fn order_missing(&mut self, wanted: &[PlannedAttachment<'_>]) -> Result<(), AttachError> {
+    pub(super) fn order_missing(&mut self, wanted: &[PlannedAttachment<'_>]) -> Result<(), AttachError> {
         let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
         let levels = if missing.is_empty() { HashMap::new() } else { levels(&self.devices) };
         let is_above = |one: &&&PlannedAttachment<'_>| {

@@ -38,9 +38,9 @@ use self::{
     schedule::{LookSchedule, look_patience, patience, since_second},
 };
 use crate::{
-    control::{Control, Release},
+    control::{Control, Order},
     memory::Memory,
-    reload::{Offer, Prepared, Reloads},
+    reload::{Accepted, Offer, Prepared, Reloads},
     seconds::{Counted, Seconds},
     workers::WorkersError,
 };
@@ -237,18 +237,22 @@ impl Coordinator<'_, '_> {
                     state.readings.take(part, &self.open_window(state.window));
                 }
             }
-            recv(self.control.releases) -> release => match release {
-                Ok(Release { interfaces, reply }) => self.measuring.attachments.release(&interfaces, reply),
-                Err(_) => self.control.releases = never(),
+            recv(self.control.orders) -> order => match order {
+                Ok(Order::Detach(interfaces, reply)) => self.measuring.attachments.release(&interfaces, reply),
+                Ok(Order::Attach(interfaces, reply)) => self.measuring.attachments.attach_again(&interfaces, reply),
+                Err(_) => self.control.orders = never(),
             },
             recv(self.reloads.offers) -> offer => match offer {
                 Ok(Offer { prepared, reply }) => {
-                    let applies_at = self.reloads.is_current(&prepared).then_some(state.window.end());
-                    if applies_at.is_some() {
+                    let accepted = self.reloads.is_current(&prepared).then(|| Accepted {
+                        applies_at: state.window.end(),
+                        detached: self.measuring.attachments.stays_released(&prepared.config.interfaces),
+                    });
+                    if accepted.is_some() {
                         self.pending = Some(prepared);
                     }
                     // If the reloader has given up waiting, it has logged that itself.
-                    let _ = reply.send(applies_at);
+                    let _ = reply.send(accepted);
                 }
                 Err(_) => self.reloads.offers = never(),
             },
