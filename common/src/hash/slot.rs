@@ -40,8 +40,8 @@ pub const fn slot(key: &SlotKey, parsed: &Parsed, bits: u32) -> u32 {
 /// products, and a difference of another word can cancel theirs with many keys. Senders choose every bit of an IPv6
 /// address. So the four words of these addresses are multiplied twice: as numbers and with their bytes reversed. Any
 /// difference in them then has a bit below 2^32 in one of the two. So the sums of two flows that are chosen without the
-/// key are equal with a probability of at most 2^-32, whatever they differ in. The last word is multiplied once: its key
-/// is odd, so flows that differ only there never have the same sum. Only an IPv6 address that begins with 96 zero bits
+/// key are equal with a probability of at most 2^-32, whatever they differ in. The last word is multiplied once: its
+/// key is odd, so flows that differ only there never have the same sum. Only an IPv6 address that begins with 96 zeros
 /// and the IPv4 address with the same last bits do not differ below bit 32: there it is 2^-31. IPv4 addresses differ
 /// from each other below that bit.
 #[inline(always)]

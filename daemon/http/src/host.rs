@@ -5,9 +5,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether this is a host with or without a port, as a URI has them (RFC 9112 section 3.2, RFC 3986 section 3.2.2). User
-/// names are no part of it: in `localhost:80@evil.example` the host is the last name, and a careless reader takes the
-/// first one.
+/// Whether this is a host with or without a port, as a URI has them (RFC 9112 section 3.2, RFC 3986 section 3.2.2).
+/// User names are no part of it: in `localhost:80@evil.example` the host is the last name, and a careless reader takes
+/// the first one.
 pub fn is_valid(host: &str) -> bool {
     let is_port = |rest: &str| {
         rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))

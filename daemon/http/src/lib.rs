@@ -201,8 +201,8 @@ async fn serve(
 }
 
 /// Makes sure that each request names one host. A request with two `Host` headers, or with one that is no host, is
-/// refused. A host in the request line replaces the header (RFC 9112 sections 3.2 and 3.2.2), so that handlers only have
-/// to read the header.
+/// refused. A host in the request line replaces the header (RFC 9112 sections 3.2 and 3.2.2), so that handlers only
+/// have to read the header.
 async fn with_one_host(mut request: Request, next: Next) -> Response {
     let refuse = |why: &'static str| (StatusCode::BAD_REQUEST, why).into_response();
     let is_host = |host: &HeaderValue| host.to_str().is_ok_and(host::is_valid);

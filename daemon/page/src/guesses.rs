@@ -1,7 +1,7 @@
 //! Slows down clients that guess the token.
 //!
-//! Only refusals are delayed. The right token is always accepted at once, so nobody can lock out its owner, not even from
-//! the owner's own address or through the same proxy. A refusal that waits keeps no slot from other clients.
+//! Only refusals are delayed. The right token is always accepted at once, so nobody can lock out its owner, not even
+//! from the owner's own address or through the same proxy. A refusal that waits keeps no slot from other clients.
 
 use std::{
     net::{IpAddr, Ipv6Addr},

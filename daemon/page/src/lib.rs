@@ -1,8 +1,8 @@
 //! What the pages of weir in a browser share: that of a running weir, and that of the collector.
 //!
 //! [`assets`] are the files, which no build step makes. A [`Guard`] decides who may ask, and tells the browser what it
-//! may do with an answer. Who guesses a token waits (`guesses`). [`query`] reads the parameters of an address. [`Answers`] is a thread that answers one
-//! question after the other, and [`body`] sends a few answers at a time.
+//! may do with an answer. Who guesses a token waits (`guesses`). [`query`] reads the parameters of an address.
+//! [`Answers`] is a thread that answers one question after the other, and [`body`] sends a few answers at a time.
 
 #![forbid(unsafe_code)]
 

@@ -70,8 +70,8 @@ impl Lock {
         Self { token, guesses: Mutex::default() }
     }
 
-    /// Whether the header `Authorization` of a client has the token. If it has a wrong one, the answer takes longer with
-    /// each.
+    /// Whether the header `Authorization` of a client has the token. If it has a wrong one, the answer takes longer
+    /// with each.
     pub async fn opens(&self, header: Option<&HeaderValue>, client: &ClientSlot) -> bool {
         let Some(header) = header else { return false };
         if self.token.is_in(header) {

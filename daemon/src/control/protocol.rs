@@ -71,8 +71,8 @@ pub enum Command {
     },
     /// Read the configuration again.
     Reload,
-    /// Detach from interfaces, until weir is told to attach again or restarted, or the `interfaces` of its configuration
-    /// change.
+    /// Detach from interfaces, until weir is told to attach again or restarted, or the `interfaces` of its
+    /// configuration change.
     Detach {
         /// Their names; empty means all.
         interfaces: Vec<String>,

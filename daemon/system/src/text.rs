@@ -14,8 +14,8 @@ pub fn short(text: &str) -> String {
 }
 
 /// Makes a character safe to print on a terminal. Replaces control characters, line breaks, and characters that change
-/// the direction of the text around them (Unicode's bidirectional controls) or have no width, so that two names look the
-/// same. A text may come from anywhere, and a terminal would obey such characters.
+/// the direction of the text around them (Unicode's bidirectional controls) or have no width, so that two names look
+/// the same. A text may come from anywhere, and a terminal would obey such characters.
 pub fn visible(character: char) -> char {
     let obeyed = matches!(
         character,

@@ -35,8 +35,8 @@ pub struct Mistake {
 
 /// All mistakes in a configuration file, in line order.
 ///
-/// Each is displayed as one line, whatever names and texts it quotes, such as `weir.yaml:12:13: report.interval: 200ms is below the minimum of 1s`. The
-/// last line tells what to do next.
+/// Each is displayed as one line, whatever names and texts it quotes, such as `weir.yaml:12:13: report.interval: 200ms
+/// is below the minimum of 1s`. The last line tells what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes {
     file: String,
