@@ -168,6 +168,7 @@ pub fn postgresql() -> Result<()> {
     let gaps = server.sql("SELECT * FROM missing", &[])?;
     ensure!(gaps == "7f3c9a52|b41d|5|7|3|unexplained|", "{gaps}");
     let histories = Histories::new();
+    fs::remove_file(folder.join("reports.ndjson.2"))?;
     fs::write(&file, histories.text())?;
     load()?;
     let missing = server.sql("SELECT to_json(missing) FROM missing", &[])?;

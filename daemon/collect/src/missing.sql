@@ -2,12 +2,17 @@
 -- that lost its state begins again at 1, which begins another sequence. daemon/report/src/arrivals explains the rules.
 DROP VIEW IF EXISTS missing;
 CREATE VIEW missing AS
-WITH known AS (
-    SELECT observer_id, boot_id, seq AS first, seq AS last, window_start AS start,
-           CASE WHEN previous NOT LIKE observer_id || '/' || boot_id || '/%'
-                THEN trim(rtrim(substr(previous, length(observer_id) + 2), '0123456789'), '/') END AS named,
-           CASE WHEN previous IS NULL THEN seq END AS first_of_all
-    FROM reports
+WITH spans AS ( -- Consecutive reports of a run.
+    SELECT observer_id, boot_id, min(seq) AS first, max(seq) AS last, max(window_start) AS start, max(named) AS named,
+           min(CASE WHEN previous IS NULL THEN seq END) AS first_of_all
+    FROM (SELECT observer_id, boot_id, seq, window_start, previous,
+                 CASE WHEN previous NOT LIKE observer_id || '/' || boot_id || '/%'
+                      THEN trim(rtrim(substr(previous, length(observer_id) + 2), '0123456789'), '/') END AS named,
+                 seq - row_number() OVER (PARTITION BY observer_id, boot_id ORDER BY seq) AS span
+          FROM reports) AS reports
+    GROUP BY observer_id, boot_id, span
+), known AS (
+    SELECT observer_id, boot_id, first, last, start, named, first_of_all FROM spans
     UNION ALL
     SELECT observer_id, boot_id, first_seq, last_seq, NULL, NULL, NULL FROM tombstones
 ), runs AS (

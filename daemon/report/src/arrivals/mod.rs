@@ -33,6 +33,9 @@ pub const RUNS_MAX: usize = 64;
 /// The most runs of which only tombstones came.
 pub const SILENT_RUNS_MAX: usize = 64;
 
+/// The longest name of a run that is kept, in bytes. That of weir has eight.
+const RUN_BYTES_MAX: usize = 255;
+
 /// What arrived of the reports of one observer. `T` is a time.
 #[derive(Clone, Debug)]
 pub struct Arrivals<T> {
@@ -496,7 +499,7 @@ impl Before {
         let run =
             id.strip_prefix(observer).and_then(|rest| rest.strip_prefix('/')).and_then(|rest| rest.rsplit_once('/'));
         match run {
-            Some((run, _)) if run != boot_id => Self::OtherRun(run.to_owned()),
+            Some((run, _)) if run != boot_id && run.len() <= RUN_BYTES_MAX => Self::OtherRun(run.to_owned()),
             _ => Self::Report,
         }
     }
