@@ -141,7 +141,8 @@ impl Part {
 }
 
 impl Seconds {
-    /// Adds a reading at this time, which covers this much time. Readings are taken at full seconds, and a little later.
+    /// Adds a reading at this time, which covers this much time. Readings are taken at full seconds, and a little
+    /// later.
     pub fn add<'a>(&mut self, time: Timestamp, length: Duration, interfaces: impl Iterator<Item = Carried<'a>>) {
         let rounded = (time.as_millisecond() + 500).div_euclid(1000);
         let tenths = (length.as_secs_f64() * f64::from(TENTHS)).round() as u32;

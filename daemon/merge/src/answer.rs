@@ -113,7 +113,8 @@ pub struct DistinctAnswer {
     /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other number.
+    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// number.
     pub is_usual: bool,
     /// The likeliest number.
     pub value: u64,
@@ -155,7 +156,8 @@ pub struct ListAnswer {
     /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other number.
+    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// number.
     pub is_usual: bool,
     /// The fields of a key.
     pub by: Vec<String>,
@@ -192,7 +194,8 @@ pub struct SpreadAnswer {
     /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other number.
+    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// number.
     pub is_usual: bool,
     /// The fields of a key.
     pub by: Vec<String>,

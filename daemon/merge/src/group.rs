@@ -82,8 +82,8 @@ type Questions<'a> = BTreeMap<&'a str, BTreeMap<Asked, (Routers, u64)>>;
 
 /// The geometry of a spread sketch.
 type Lines = (usize, usize);
-/// The name of a spread sketch, the fields of its keys, its question, its key and its geometry: those with the same ones
-/// are joined.
+/// The name of a spread sketch, the fields of its keys, its question, its key and its geometry: those with the same
+/// ones are joined.
 type SpreadPlace = (String, Vec<String>, Asked, Kind, Lines);
 /// Distinct counts, and the list whose keys they count.
 const COUNTED: [(&str, &str); 3] =

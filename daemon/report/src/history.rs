@@ -101,8 +101,8 @@ pub struct Reach {
 }
 
 /// The traffic of an interface in one direction in each step: exact sums of the seconds that are known. `null` if no
-/// second of the step is known. If only some are known, a rate is the sum by their number (`seconds`), not by the length
-/// of the step. A second counts under the name that the interface had at the end of that second.
+/// second of the step is known. If only some are known, a rate is the sum by their number (`seconds`), not by the
+/// length of the step. A second counts under the name that the interface had at the end of that second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InterfaceHistory {
     /// Its name.

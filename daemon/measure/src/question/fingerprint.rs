@@ -327,6 +327,6 @@ mod tests {
         assert_eq!(of_view("match: {src_net: a, port: [80, 443]}, by: [dst_ip/24]", NETS).to_string(), WEB);
     }
 
-    const SOURCES: &str = "";
-    const WEB: &str = "";
+    const SOURCES: &str = "74007701b704aaa7";
+    const WEB: &str = "5028d95bf2a8c019";
 }

@@ -102,8 +102,8 @@ impl Alerts {
         self.rules.is_empty()
     }
 
-    /// Announces the next rules and views. Rules that are not among them, or whose view will ask another question, judge
-    /// only the next report, and their alerts end with it.
+    /// Announces the next rules and views. Rules that are not among them, or whose view will ask another question,
+    /// judge only the next report, and their alerts end with it.
     pub fn part_from(&mut self, next: &[Rule], views: &Views) {
         for rule_state in &mut self.rules {
             rule_state.leaves = !next.iter().any(|rule| rule_state.is_of(rule, views));
