@@ -58,6 +58,12 @@ impl Seconds {
         self.before = self.last.replace(Reading { time, counted });
     }
 
+    /// The time between the last two readings; 0 if there are not yet two.
+    pub fn length(&self) -> Duration {
+        let readings = self.before.as_ref().zip(self.last.as_ref());
+        readings.map_or(Duration::ZERO, |(before, last)| last.time.saturating_sub(before.time))
+    }
+
     /// The traffic of each interface between the last two readings.
     pub fn carried<'a>(&self, interfaces: &'a [InterfaceNow<'_>]) -> impl Iterator<Item = Carried<'a>> {
         interfaces.iter().map(|now| {
@@ -91,7 +97,7 @@ impl Seconds {
         Some(Second {
             schema: SECOND_SCHEMA.to_owned(),
             time: now.wall,
-            seconds: last.time.saturating_sub(before.time).as_secs_f64(),
+            seconds: self.length().as_secs_f64(),
             skipped: 0,
             window_start,
             last_report: None,

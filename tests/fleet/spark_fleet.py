@@ -25,9 +25,10 @@ REPORT = """
     schema STRING, id STRING,
     observer STRUCT<id: STRING, boot_id: STRING, seq: BIGINT, name: STRING, site: STRING>,
     sketches STRUCT<start: TIMESTAMP,
-        distinct: ARRAY<STRUCT<name: STRING, key_id: STRING, lg_k: INT, missing_packets: BIGINT, hll: STRING>>,
-        lists: ARRAY<STRUCT<name: STRING, by: ARRAY<STRING>, confidence: DOUBLE, width: INT, depth: INT, seed: INT,
-            keys: ARRAY<STRING>, cells: ARRAY<INT>, packets_lower: ARRAY<BIGINT>, packets_upper: ARRAY<BIGINT>,
+        distinct: ARRAY<STRUCT<name: STRING, question: STRING, key_id: STRING, lg_k: INT, missing_packets: BIGINT,
+            hll: STRING>>,
+        lists: ARRAY<STRUCT<name: STRING, question: STRING, by: ARRAY<STRING>, confidence: DOUBLE, width: INT,
+            depth: INT, seed: INT, keys: ARRAY<STRING>, cells: ARRAY<INT>, packets_lower: ARRAY<BIGINT>, packets_upper: ARRAY<BIGINT>,
             bytes_lower: ARRAY<BIGINT>, bytes_upper: ARRAY<BIGINT>,
             rest_packets: ARRAY<BIGINT>, rest_bytes: ARRAY<BIGINT>>>>
 """
@@ -44,10 +45,15 @@ def slot() -> Column:
     return f.window("start", SLOT).alias("slot")  # it keeps the watermark of a stream
 
 
+def question() -> Column:
+    """The fingerprint of the question. Reports of earlier versions do not state it."""
+    return f.coalesce("s.question", f.lit("")).alias("question")
+
+
 def distinct(reports: DataFrame) -> DataFrame:
-    """The union of each count by slot. Only sketches of the same key and size are joined."""
+    """The union of each count by slot. Only sketches of the same question, key and size are joined."""
     sketches = reports.select("start", "router", f.explode("sketches.distinct").alias("s"))
-    return sketches.groupBy(slot(), "s.name", "s.lg_k", "s.key_id").agg(
+    return sketches.groupBy(slot(), "s.name", question(), "s.lg_k", "s.key_id").agg(
         f.hll_union_agg(f.unbase64("s.hll")).alias("hll"),  # refuses another lg_k, which no group has
         f.sum("s.missing_packets").alias("missing_packets"),
         f.array_sort(f.collect_set("router")).alias("routers"),
@@ -67,15 +73,15 @@ def rows(reports: DataFrame) -> DataFrame:
         'packets_beyond', s.packets_upper[n - 1] - s.rest_packets[s.cells[n - 1]],
         'bytes_lower', s.bytes_lower[n - 1],
         'bytes_beyond', s.bytes_upper[n - 1] - s.rest_bytes[s.cells[n - 1]])))""")
-    listed = lists(reports).where(f.size("s.keys") > 0).select("start", "s.name", "s.by", row)
-    return listed.groupBy(slot(), "name", "by", "key", "cell").agg(*sums(OF_ROWS))
+    listed = lists(reports).where(f.size("s.keys") > 0).select("start", "s.name", question(), "s.by", row)
+    return listed.groupBy(slot(), "name", "question", "by", "key", "cell").agg(*sums(OF_ROWS))
 
 
 def cells(reports: DataFrame) -> DataFrame:
     """The sums of the cells, and of the probabilities that the bounds of a list fail."""
     rest = f.posexplode(f.arrays_zip("s.rest_packets", "s.rest_bytes")).alias("cell", "rest")
-    each = lists(reports).select("start", "s.name", "s.by", (1 - f.col("s.confidence")).alias("failure"), rest)
-    return each.select("*", "rest.*").groupBy(slot(), "name", "by", "cell").agg(*sums(OF_CELLS))
+    each = lists(reports).select("start", "s.name", question(), "s.by", (1 - f.col("s.confidence")).alias("failure"), rest)
+    return each.select("*", "rest.*").groupBy(slot(), "name", "question", "by", "cell").agg(*sums(OF_CELLS))
 
 
 OF_ROWS = ["packets_lower", "packets_beyond", "bytes_lower", "bytes_beyond"]
@@ -140,8 +146,8 @@ def show(spark: SparkSession, options: argparse.Namespace) -> None:
 
 
 def counts(unions: DataFrame) -> DataFrame:
-    """Distinct counts. A router with another key or size than most is set apart, with its name."""
-    groups = unions.groupBy("period", "name", "lg_k", "key_id").agg(
+    """Distinct counts. A router with another question, key or size than most is set apart, with its name."""
+    groups = unions.groupBy("period", "name", "question", "lg_k", "key_id").agg(
         f.hll_union_agg("hll").alias("hll"),
         f.sum("missing_packets").alias("missing_packets"),
         f.array_sort(f.array_distinct(f.flatten(f.collect_set("routers")))).alias("routers"),
@@ -150,22 +156,24 @@ def counts(unions: DataFrame) -> DataFrame:
     registers = f.lower(f.hex(f.substring("hll", 41, 1 << LG_K))).alias("registers")
     is_apart = (f.row_number().over(largest) > 1).alias("is_apart")
     value = f.hll_sketch_estimate("hll").alias("value")
-    named = groups.select("period", "name", is_apart, "lg_k", "key_id", "routers", value, "missing_packets", registers)
+    kind = ["question", "lg_k", "key_id"]
+    named = groups.select("period", "name", is_apart, *kind, "routers", value, "missing_packets", registers)
     return named.orderBy("period", "name", "is_apart")
 
 
 def top(rows: DataFrame, cells: DataFrame) -> DataFrame:
     """The largest keys of each list, with bounds."""
-    keys = rows.groupBy("period", "name", "by", "key", "cell").agg(*sums(OF_ROWS))
-    largest = Window.partitionBy("period", "name", "by").orderBy(f.desc("bytes_lower"), "key")
+    place = ["period", "name", "question", "by"]
+    keys = rows.groupBy(*place, "key", "cell").agg(*sums(OF_ROWS))
+    largest = Window.partitionBy(*place).orderBy(f.desc("bytes_lower"), "key")
     keys = keys.withColumn("place", f.row_number().over(largest)).where(f.col("place") <= TOP)
-    rest = cells.groupBy("period", "name", "by", "cell").agg(*sums(OF_CELLS))
+    rest = cells.groupBy(*place, "cell").agg(*sums(OF_CELLS))
     packets = f.greatest("packets_lower", f.col("rest_packets") + f.col("packets_beyond")).alias("packets_upper")
     bytes = f.greatest("bytes_lower", f.col("rest_bytes") + f.col("bytes_beyond")).alias("bytes_upper")
     confidence = f.greatest(f.lit(0.0), 1 - f.col("failure")).alias("confidence")
     bounds = ["packets_lower", packets, "bytes_lower", bytes, confidence]
-    joined = keys.join(rest, ["period", "name", "by", "cell"])
-    return joined.select("period", "name", "by", "place", "key", *bounds).orderBy("period", "name", "by", "place")
+    joined = keys.join(rest, [*place, "cell"])
+    return joined.select(*place, "place", "key", *bounds).orderBy(*place, "place")
 
 
 def say(**fields) -> None:

@@ -59,8 +59,8 @@ impl Open {
         self.index.push(&text(serde_json::to_vec(past)));
         self.body.push(&text(serde_json::to_vec(union)));
         self.windows += past.windows;
-        let start = self.times.map_or(past.start, |(start, _)| start);
-        self.times = Some((start, past.end));
+        let (start, end) = self.times.unwrap_or((past.start, past.end));
+        self.times = Some((start.min(past.start), end.max(past.end)));
     }
 
     /// The number of its first window.
@@ -88,7 +88,7 @@ impl Open {
         self.index.bytes() + self.body.bytes()
     }
 
-    /// The start of its first window and the end of its last one.
+    /// The earliest start and the latest end of its windows.
     pub const fn times(&self) -> Option<(Timestamp, Timestamp)> {
         self.times
     }
@@ -110,9 +110,9 @@ pub struct Block {
     pub windows: u64,
     /// The most that any of its windows shows of addresses.
     pub addresses: Addresses,
-    /// The start of the first window.
+    /// The earliest start of its windows. If the clock was set back, that is not the first one.
     pub start: Timestamp,
-    /// The end of the last window.
+    /// The latest end of its windows.
     pub end: Timestamp,
     index: Box<[u8]>,
     body: Box<[u8]>,
@@ -211,10 +211,11 @@ impl Block {
         let (start, end) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
         let block = Self { first, windows: 0, addresses, start, end, index, body };
         let all = block.index();
-        let (Some(oldest), Some(newest)) = (all.first(), all.last()) else { return Err(NoBlock::Torn) };
+        let times = (all.iter().map(|past| past.start).min(), all.iter().map(|past| past.end).max());
+        let (Some(start), Some(end)) = times else { return Err(NoBlock::Torn) };
         let windows = all.iter().fold(0_u64, |sum, past| sum.saturating_add(past.windows));
         first.checked_add(windows).ok_or(NoBlock::Torn)?;
-        Ok((Self { windows, start: oldest.start, end: newest.end, ..block }, rest))
+        Ok((Self { windows, start, end, ..block }, rest))
     }
 }
 

@@ -133,9 +133,9 @@ impl History {
         self.asker.clone()
     }
 
-    /// Adds the traffic of each interface since the previous reading.
-    pub fn add_second<'a>(&self, time: Timestamp, interfaces: impl Iterator<Item = Carried<'a>>) {
-        lock(&self.seconds).add(time, interfaces);
+    /// Adds the traffic of each interface since the previous reading, which was this long ago.
+    pub fn add_second<'a>(&self, time: Timestamp, length: Duration, interfaces: impl Iterator<Item = Carried<'a>>) {
+        lock(&self.seconds).add(time, length, interfaces);
     }
 
     /// Adds a report in the form in which it is sent. If the thread lags behind, the history misses it.

@@ -45,6 +45,10 @@ pub struct WindowAnswer {
     pub lost: Sums,
     /// Of that, what sampling left out.
     pub sampled_out: Sums,
+    /// Of that, packets whose exact number or length is not certain: `totals` has their lower bounds. Absent if there
+    /// were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncertain: Option<UncertainAnswer>,
     /// Distinct counts. A value that several routers saw counts once.
     pub distinct: Vec<DistinctAnswer>,
     /// The largest keys. A packet that passed two routers counts at both.
@@ -77,11 +81,26 @@ pub struct Bounded {
     pub upper: u64,
 }
 
+/// Packets and bytes between bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct UncertainAnswer {
+    /// Packets.
+    pub packets: Bounded,
+    /// Bytes.
+    pub bytes: Bounded,
+}
+
 /// A distinct count.
 #[derive(Debug, Serialize)]
 pub struct DistinctAnswer {
     /// What is counted.
     pub name: String,
+    /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// number.
+    pub is_usual: bool,
     /// The likeliest number.
     pub value: u64,
     /// The truth is at least this.
@@ -104,11 +123,27 @@ pub struct DistinctAnswer {
     pub lg_k: u32,
 }
 
+impl DistinctAnswer {
+    /// The same count, of which at least this many values are known.
+    #[must_use]
+    pub fn at_least(self, proven: u64) -> Self {
+        let lower = self.lower.max(proven);
+        let value = self.value.max(lower);
+        Self { value, lower, upper: self.upper.max(value), ..self }
+    }
+}
+
 /// The largest keys of a list.
 #[derive(Debug, Serialize)]
 pub struct ListAnswer {
     /// The list's name.
     pub name: String,
+    /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// number.
+    pub is_usual: bool,
     /// The fields of a key.
     pub by: Vec<String>,
     /// The probability that all bounds hold.
@@ -141,6 +176,12 @@ pub struct RowAnswer {
 pub struct SpreadAnswer {
     /// The list's name.
     pub name: String,
+    /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// number.
+    pub is_usual: bool,
     /// The fields of a key.
     pub by: Vec<String>,
     /// The probability that all bounds hold.
@@ -181,6 +222,8 @@ pub enum What {
     SpansWindows,
     /// Sketches with another key than most of that day.
     ForeignKey,
+    /// Lists and counts that ask another question under the same name than most routers.
+    OtherQuestion,
     /// Distinct counts with another number of registers.
     OtherLgK,
     /// Lists or spread sketches with another geometry.
@@ -201,6 +244,7 @@ impl What {
             Self::Late => "late",
             Self::SpansWindows => "spans two windows",
             Self::ForeignKey => "foreign key",
+            Self::OtherQuestion => "other question",
             Self::OtherLgK => "other lg_k",
             Self::OtherGeometry => "other geometry",
             Self::BrokenSketch => "broken sketch",

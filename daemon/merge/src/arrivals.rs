@@ -315,6 +315,7 @@ mod tests {
             seen: Default::default(),
             lost: Default::default(),
             sampled_out: Default::default(),
+            uncertain: None,
             sketches: None,
         }
     }

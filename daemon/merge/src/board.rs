@@ -260,7 +260,7 @@ fn since(time: Timestamp, now: Timestamp) -> String {
 /// The distinct counts of the fleet's key, the usual ones first.
 fn distinct(answer: &WindowAnswer) -> Vec<(String, Estimate)> {
     const FIRST: [&str; 3] = ["unique.src_ip", "unique.dst_ip", "unique.flows"];
-    let ours = answer.distinct.iter().filter(|count| count.is_fleet);
+    let ours = answer.distinct.iter().filter(|count| count.is_fleet && count.is_usual);
     let mut ours: Vec<_> =
         ours.map(|count| (count.name.clone(), estimate(count.value, count.lower, count.upper))).collect();
     ours.sort_by_key(|(name, _)| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
@@ -404,6 +404,7 @@ mod tests {
             seen: ledger::Tally::new(100, 12_500),
             lost: ledger::Tally::default(),
             sampled_out: ledger::Tally::default(),
+            uncertain: None,
             sketches: None,
         }))
     }

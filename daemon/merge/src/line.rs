@@ -7,7 +7,7 @@ use serde::Deserialize;
 use weir_common::ledger::Tally;
 use weir_config::view::ViewKey;
 use weir_report::{
-    Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA,
+    Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA, Uncertain, asked,
     sketches::{ListSketch, decode, key_id},
 };
 use weir_sketch::{HyperLogLog, Image as _, Spread, Weight as _, datasketches::hll};
@@ -66,6 +66,8 @@ pub struct Report {
     pub lost: Tally,
     /// Of that, what sampling left out.
     pub sampled_out: Tally,
+    /// Of that, what is not certain.
+    pub uncertain: Option<Uncertain>,
     /// Its sketches.
     pub sketches: Option<Unpacked>,
 }
@@ -101,6 +103,8 @@ pub struct Unpacked {
 pub struct Counted<S> {
     /// What is counted.
     pub name: String,
+    /// The fingerprint of the question, if it is known.
+    pub question: Option<u64>,
     /// The fingerprint of the key of its hashes.
     pub key_id: u64,
     /// Packets of which each may belong to one more value.
@@ -168,6 +172,8 @@ struct Ledger {
     sampled_out: Sums,
     #[serde(default)]
     lost: std::collections::BTreeMap<String, Sums>,
+    #[serde(default)]
+    uncertain: Option<Uncertain>,
 }
 
 impl From<Sums> for Tally {
@@ -223,6 +229,10 @@ fn report(fields: Fields) -> Parsed {
         seen: totals.into(),
         lost: sum(interfaces.iter().flat_map(|one| one.ledger.lost.values().copied())),
         sampled_out: sum(interfaces.iter().map(|one| one.ledger.sampled_out)),
+        uncertain: interfaces.iter().filter_map(|one| one.ledger.uncertain).reduce(|mut sum, more| {
+            sum.add(more);
+            sum
+        }),
         sketches: sketches.map(unpack),
     }))
 }
@@ -262,7 +272,9 @@ fn unpack(sketches: Sketches) -> Unpacked {
         };
         match key_id(&one.key_id).ok_or("its key_id is no fingerprint".to_owned()).and_then(|id| Ok((id, read(id)?))) {
             Ok((key_id, sketch)) => {
-                unpacked.distinct.push(Counted { name: one.name, key_id, missing: one.missing_packets, sketch });
+                let question = asked(&one.name, &[], one.question.as_deref()).and_then(self::key_id);
+                let counted = Counted { name: one.name, question, key_id, missing: one.missing_packets, sketch };
+                unpacked.distinct.push(counted);
             }
             Err(why) => unpacked.broken.push((one.name, why)),
         }
@@ -275,7 +287,8 @@ fn unpack(sketches: Sketches) -> Unpacked {
         match read() {
             Ok(sketch) if key_id(&one.key_id) == Some(sketch.key_id()) => {
                 let key_id = sketch.key_id();
-                let counted = Counted { name: one.name, key_id, missing: one.missing_packets, sketch };
+                let question = asked(&one.name, &one.by, one.question.as_deref()).and_then(self::key_id);
+                let counted = Counted { name: one.name, question, key_id, missing: one.missing_packets, sketch };
                 unpacked.spread.push((one.by, counted));
             }
             Ok(_) => unpacked.broken.push((one.name, "its key_id is not that of its image".to_owned())),

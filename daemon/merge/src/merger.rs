@@ -319,6 +319,14 @@ impl Merger {
             detail: what.detail(*longest),
             ..self.defect(&labels, What::SpansWindows, *router, *reports)
         }));
+        let mut asked: BTreeMap<(Router, String), u64> = BTreeMap::new();
+        for (router, detail, reports) in self.groups.values().flat_map(Group::other_questions) {
+            *asked.entry((router, detail)).or_default() += reports;
+        }
+        defects.extend(asked.into_iter().map(|((router, detail), reports)| Defect {
+            detail,
+            ..self.defect(&labels, What::OtherQuestion, router, reports)
+        }));
         defects.extend(self.refused.iter().map(|((what, router, detail), reports)| Defect {
             detail: detail.clone(),
             ..self.defect(&labels, *what, *router, *reports)
@@ -418,8 +426,14 @@ struct Votes {
 
 #[cfg(test)]
 mod tests {
+    use weir_report::sketches::{ListSketch, SEED, WIDTH, cell};
+    use weir_sketch::{
+        HyperLogLog,
+        hash::{Key, mix},
+    };
+
     use super::*;
-    use crate::line::Sender;
+    use crate::line::{Counted, Sender};
 
     /// A report of this router, with a window between these seconds of a day.
     fn report(id: &str, name: &str, start: i64, end: i64) -> Parsed {
@@ -433,8 +447,157 @@ mod tests {
             seen: Default::default(),
             lost: Default::default(),
             sampled_out: Default::default(),
+            uncertain: None,
             sketches: None,
         }))
+    }
+
+    /// The same with these sketches.
+    fn with(parsed: Parsed, distinct: Vec<Counted<HyperLogLog>>, lists: Vec<ListSketch>) -> Parsed {
+        let Parsed::Report(mut report) = parsed else { panic!("{parsed:?}") };
+        let (start, end, spread, broken) = (report.start, report.end, Vec::new(), Vec::new());
+        report.sketches = Some(Unpacked { start, end, distinct, lists, spread, broken });
+        Parsed::Report(report)
+    }
+
+    /// A list of keys, each with its packets and how many more there may be. No other key has more than `rest`.
+    fn list(name: &str, question: Option<&str>, keys: &[(String, u64, u64)], rest: u64) -> ListSketch {
+        let numbers = |number: &dyn Fn(&(String, u64, u64)) -> u64| keys.iter().map(number).collect::<Vec<_>>();
+        ListSketch {
+            name: name.to_owned(),
+            question: question.map(str::to_owned),
+            by: vec!["src_ip".to_owned()],
+            confidence: 1.0,
+            width: WIDTH as u32,
+            depth: 1,
+            seed: SEED,
+            keys: keys.iter().map(|(key, ..)| key.clone()).collect(),
+            cells: keys.iter().map(|(key, ..)| cell(key)).collect(),
+            packets_lower: numbers(&|(_, packets, _)| *packets),
+            packets_upper: numbers(&|(_, packets, more)| packets + more),
+            bytes_lower: numbers(&|(_, packets, _)| packets * 100),
+            bytes_upper: numbers(&|(_, packets, more)| (packets + more) * 100),
+            rest_packets: vec![rest; WIDTH],
+            rest_bytes: vec![rest * 100; WIDTH],
+        }
+    }
+
+    fn counted(name: &str, question: Option<u64>, values: std::ops::Range<u64>) -> Counted<HyperLogLog> {
+        let key = Key([1, 2]);
+        let mut sketch = HyperLogLog::with_precision(12, key.id());
+        values.for_each(|value| sketch.insert(mix(value)));
+        Counted { name: name.to_owned(), question, key_id: key.id(), missing: 0, sketch }
+    }
+
+    const ALL: Settings = Settings { window: None, by: By::All, top: 3 };
+
+    /// Three routers ask the same under a name, and one asks something else; an old one does not say.
+    #[test]
+    fn answers_to_different_questions_stay_apart_and_are_named() {
+        const WEB: &str = "00000000000000aa";
+        const DNS: &str = "00000000000000bb";
+        let key = |packets| vec![("192.0.2.1".to_owned(), packets, 0)];
+        let routers = [("1", Some(WEB), 10), ("2", Some(WEB), 20), ("3", Some(DNS), 4_000), ("4", None, 500_000)];
+        let reports = routers.map(|(id, question, packets)| {
+            let asked = question.map(|text| u64::from_str_radix(text, 16).unwrap());
+            let lists = vec![list("w", question, &key(packets), 0), list("sources", None, &key(packets), 0)];
+            let distinct = vec![counted("count", asked, packets..2 * packets.min(40_000))];
+            with(report(id, id, 0, 10), distinct, lists)
+        });
+        let answer = merged(ALL, reports);
+        let [window] = &answer.windows[..] else { panic!() };
+        let of = |name: &str| {
+            let lists = window.lists.iter().filter(|list| list.name == name);
+            lists
+                .map(|list| (list.question.as_deref(), list.is_usual, list.routers, list.by_packets[0].packets.lower))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("w"), [(Some(WEB), true, 2, 30), (None, false, 1, 500_000), (Some(DNS), false, 1, 4_000)]);
+        let [(Some(_), true, 4, 504_030)] = of("sources")[..] else { panic!("{:?}", of("sources")) };
+        let counts: Vec<_> =
+            window.distinct.iter().map(|one| (one.question.as_deref(), one.is_usual, one.routers)).collect();
+        assert_eq!(counts, [(Some(WEB), true, 2), (None, false, 1), (Some(DNS), false, 1)]);
+        assert!(window.distinct[0].lower <= 30 && window.distinct[0].upper >= 30);
+        let mut others: Vec<_> = answer.defects.iter().map(|one| (one.what, &*one.name, one.detail.as_str())).collect();
+        others.sort_unstable();
+        assert_eq!(
+            others,
+            [
+                (What::OtherQuestion, "3", &*format!("count: question {DNS} instead of {WEB}")),
+                (What::OtherQuestion, "3", &*format!("w: question {DNS} instead of {WEB}")),
+                (What::OtherQuestion, "4", &*format!("count: question not stated instead of {WEB}")),
+                (What::OtherQuestion, "4", &*format!("w: question not stated instead of {WEB}")),
+            ]
+        );
+    }
+
+    /// A row is certain only if fewer than `top` others may be larger, whatever the truth is within the bounds.
+    #[test]
+    fn a_certain_row_is_among_the_largest_whatever_the_truth_is() {
+        let mut state = 5_u64;
+        let mut random = |limit: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % limit
+        };
+        let (mut certain, mut possible) = (0, 0);
+        for _ in 0..400 {
+            let rest = random(12);
+            let keys: Vec<_> =
+                (0..12).map(|nth| (format!("192.0.2.{nth}"), 1 + random(20), random(3) * random(12))).collect();
+            let top = 1 + random(5) as usize;
+            let lists = vec![list("sources", None, &keys, rest)];
+            let answer = merged(Settings { top, ..ALL }, [with(report("1", "a", 0, 10), Vec::new(), lists)]);
+            for row in &answer.windows[0].lists[0].by_packets {
+                let (_, lower, _) = keys.iter().find(|(key, ..)| *key == row.key).unwrap();
+                // The worst case: it has its least, and all others have their most.
+                let larger = keys.iter().filter(|(key, one, more)| *key != row.key && one + more > *lower).count();
+                let is_certain = larger < top && rest <= *lower;
+                assert_eq!(row.is_certain, is_certain, "{row:?} of {keys:?}, {top} rows, {rest}");
+                certain += usize::from(is_certain);
+                possible += 1;
+            }
+        }
+        assert!(certain > 300 && possible > certain + 300, "{certain} of {possible}");
+    }
+
+    /// Two days have two keys. The larger of their counts is less than the rows of their list.
+    #[test]
+    fn a_distinct_count_is_at_least_what_rows_prove() {
+        let sources =
+            |range: std::ops::Range<u64>| range.map(|nth| (format!("10.0.0.{nth}"), 1, 0)).collect::<Vec<_>>();
+        let unique = |range| counted("unique.src_ip", None, range);
+        let day = |id: &str, start, distinct, range| {
+            with(report(id, id, start, start + 10), distinct, vec![list("sources", None, &sources(range), 0)])
+        };
+        let second = unique(30..60);
+        let second = Counted { sketch: HyperLogLog::with_precision(12, 7), key_id: 7, ..second };
+        let both = || [day("1", 0, vec![unique(0..30)], 0..30), day("1", 86_400, vec![unique(30..60)], 30..60)];
+        let count = |reports: [Parsed; 2]| {
+            let answer = merged(ALL, reports);
+            let count = answer.windows[0].distinct.iter().find(|one| one.name == "unique.src_ip").unwrap();
+            (count.lower, count.value >= count.lower && count.upper >= count.value)
+        };
+        assert_eq!(count(both()), (60, true));
+        let [first, _] = both();
+        let other = day("2", 86_400, Vec::new(), 30..60);
+        assert!(count([first, other]).0 <= 30, "the list is of a report that the count does not have");
+        let [first, _] = both();
+        assert!(count([first, day("2", 0, vec![second], 30..60)]).0 <= 30, "a foreign key stands for itself");
+    }
+
+    #[test]
+    fn what_is_not_certain_is_added_up() {
+        let bounds = |lower, upper| weir_report::Bounds { lower, upper };
+        let uncertain = |id: &str, of| {
+            let Parsed::Report(mut one) = report(id, id, 0, 10) else { panic!() };
+            one.uncertain = of;
+            Parsed::Report(one)
+        };
+        let some = Some(weir_report::Uncertain { packets: bounds(3, 5), bytes: bounds(300, 7_000) });
+        let of = |reports: [Parsed; 3]| merged(ALL, reports).windows.remove(0).uncertain;
+        let both = of([uncertain("1", some), uncertain("2", None), uncertain("3", some)]).unwrap();
+        assert_eq!((both.packets.lower, both.packets.upper, both.bytes.lower, both.bytes.upper), (6, 10, 600, 14_000));
+        assert_eq!(of(["1", "2", "3"].map(|id| uncertain(id, None))), None);
     }
 
     fn merged(settings: Settings, reports: impl IntoIterator<Item = Parsed>) -> Answer {

@@ -332,9 +332,12 @@ function nowOf(name, by, unit) {
   };
 }
 
+// How many seconds of a step its numbers are of: some may be unknown.
+const knownSeconds = (past, one, nth) => one.seconds?.[nth] || past.step_seconds;
+
 function pastOf(past, name, by, unit) {
   const ways = past.interfaces.filter((one) => one.name === name);
-  const series = (one) => one && (by === "packets" ? one.packets : one.bytes).map((value) => (value === null ? null : (value * (by === "packets" ? 1 : 8)) / past.step_seconds));
+  const series = (one) => one && (by === "packets" ? one.packets : one.bytes).map((value, nth) => (value === null ? null : (value * (by === "packets" ? 1 : 8)) / knownSeconds(past, one, nth)));
   const down = series(ways.find((one) => one.direction === "egress"));
   const up = series(ways.find((one) => one.direction !== "egress"));
   const bad = (up ?? down).map((_, nth) => nth).filter((nth) => ways.some((one) => one.lost?.[nth] > 0));
@@ -404,6 +407,7 @@ function renderLists() {
   const rows = list.rows.filter((row) => ordering(row.amount, of.by)).map((row) => ({ ...row, question: question(row.key) }))
     .filter((row) => !wanted || `${show(row.key).join(" ")} ${row.question}`.toLowerCase().includes(wanted));
   const empty = list.isLeftOut && of.isOpen ? [`${list.name} is known only when the window has ended: see `, nav("the last window", link({ window: null })), "."]
+    : list.isChanged ? `${list.name} asked another question in a part of this time, and what it answered is not added up.`
     : list.isLeftOut ? [`${list.name} cannot be added up over several windows: see `, nav("the last one", link({ from: null, to: null })), "."]
     : list.rows.length === 0 ? "Nothing in this list: no packet of this window belongs here." : "No row passes the filter (Esc clears it).";
   table.show(list, measure, (key) => link({ key }), rows, empty);
@@ -564,10 +568,11 @@ async function overTime(key, of, place) {
   const [most] = steps.map((step) => step.of).filter(Boolean).sort((one, other) => other.value - one.value);
   const text = `${grouped(listed)} of ${plural(all, "window")} ${listed === 1 ? "lists" : "list"} it, the largest with ${most.upper > most.value ? "at least " : ""}${scaled(most.value, unit)}.`;
   const together = all > windows.length ? " Neighbouring windows are drawn together." : "";
+  const leftOut = of.leftOut > 0 ? ` ${plural(of.leftOut, "window")} left out: the view asked another question then.` : "";
   const [from, to] = of.isSpan ? [of.from, of.to] : [steps[0].start, steps.at(-1).end];
   put(place.previousElementSibling, "Over time ", h("small", { class: "time" }, `${between(from, to)} UTC`));
   put(place, stepsOf(steps, { from, to, label: `Rate over time: ${text}`, text: (value) => scaled(value, unit) }),
-    h("p", { class: "hint", "data-windows": all, "data-listed": listed }, `${text}${listed < all ? " A gap is a window that does not list it." : ""}${together}`));
+    h("p", { class: "hint", "data-windows": all, "data-listed": listed }, `${text}${listed < all ? " A gap is a window that does not list it." : ""}${together}${leftOut}`));
 }
 
 // Its windows as weir remembers them, in at most so many steps of whole windows.
@@ -576,14 +581,20 @@ async function windowsOfKey(key, of) {
   const view = isStandard(key) ? undefined : lists(data.span, of.by).find((list) => list.name === of.list)?.view;
   if (!isStandard(key) && !view) return [];
   const told = await ask("api/history", { key: of.key, view, from: iso(of.from), to: iso(of.to), points: KEY_POINTS });
+  of.leftOut = told.left_out ?? 0;
   return told.windows.map((window) => ({ ...window, amount: window[of.by] }));
 }
 
 // The last reports that this page knows, in the same shape.
 function windowsOfReports(key, of) {
-  const found = (report) => lists(report, of.by).flatMap((list) => (list.counted ? [] : list.rows)).find((row) => sameKey(row.key, key));
-  return data.earlier.map((report) => {
-    const row = found(report);
+  const own = (list) => !list.counted && list.rows.some((row) => sameKey(row.key, key));
+  const asked = data.earlier.map((report) => lists(report, of.by).find(own)).findLast(Boolean);
+  const same = (report) => lists(report, of.by).find((list) => list.name === asked?.name);
+  // A view that keeps its name may have asked something else.
+  const known = data.earlier.filter((report) => same(report) && same(report).question === asked.question);
+  of.leftOut = data.earlier.filter((report) => same(report)).length - known.length;
+  return known.map((report) => {
+    const row = same(report).rows.find((one) => sameKey(one.key, key));
     return { ...report.window, windows: 1, listed: row ? 1 : 0, amount: row && ordering(row.amount, of.by) };
   });
 }

@@ -116,7 +116,7 @@ export class Rates {
       of.bytes.forEach((bytes, nth) => {
         const at = start + Math.round(nth * past.step_seconds);
         if (bytes === null || way.has(at)) return;
-        way.set(at, { packets: of.packets[nth], bytes, seconds: past.step_seconds, lost: of.lost?.[nth] ?? 0 });
+        way.set(at, { packets: of.packets[nth], bytes, seconds: of.seconds?.[nth] || past.step_seconds, lost: of.lost?.[nth] ?? 0 });
       });
       this.latest = Math.max(this.latest, start + of.bytes.length - 1);
     }

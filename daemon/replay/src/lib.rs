@@ -63,10 +63,10 @@ pub enum Windows {
 
 impl Windows {
     /// The alert rules for such windows.
-    fn alerts(self, rules: &[Rule]) -> Alerts {
+    fn alerts(self, rules: &[Rule], views: &Views) -> Alerts {
         match self {
-            Self::All => Alerts::of_any_length(rules),
-            Self::Every(interval) => Alerts::new(rules, interval),
+            Self::All => Alerts::of_any_length(rules, views),
+            Self::Every(interval) => Alerts::new(rules, views, interval),
         }
     }
 }
@@ -198,6 +198,7 @@ pub fn replay_to(
     let cpus = Cpus::of(1);
     let plan = Plan { interfaces: 1, ..Plan::new(config, key.derive("flow cache"), &cpus) };
     let memory_bytes = planned_memory(config, &views, &cpus);
+    let alerts = options.windows.alerts(&config.alerts.rules, &views);
     let run = Run {
         windows: options.windows,
         timeline: Timeline::new(options.windows),
@@ -216,7 +217,7 @@ pub fn replay_to(
             memory_bytes,
             cpu_time: clock::cpu_time(),
             last: None,
-            alerts: options.windows.alerts(&config.alerts.rules),
+            alerts,
             exporter: SketchExporter::new(config.export.clone()),
         },
         listener,

@@ -23,6 +23,7 @@ pub mod ids;
 mod instant;
 mod live;
 pub mod observer;
+mod question;
 mod rates;
 mod rows;
 pub mod schema;
@@ -40,7 +41,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use alert::{Alert, Evidence};
+pub use alert::{Alert, Evidence, is_firing};
 pub use encoded::Encoded;
 pub use from_json::FromJson;
 pub use history::{
@@ -49,6 +50,7 @@ pub use history::{
 };
 pub use ids::Ids;
 pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};
+pub use question::asked;
 pub use rates::InterfaceRates;
 pub use rows::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 pub use second::{InterfaceSecond, LastReport, SECOND_SCHEMA, Second};
@@ -57,7 +59,7 @@ pub use tables::{
     Style, write_answers, write_overview, write_tables, write_talkers, write_union, write_union_overview,
 };
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
-pub use union::{Gap, KeySums, ListKey, REPORTS_KEPT, UNION_SCHEMA, Union};
+pub use union::{Gap, KeyAnswer, KeySums, ListKey, REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use weir_config::names::protocol::protocol_name;
 
 /// The maximum length of [`Interface::trouble`], in characters.

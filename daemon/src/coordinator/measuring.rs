@@ -110,7 +110,7 @@ impl Measuring<'_, '_> {
         self.add_sums(&mut window.closed, rates, span.length);
         self.drop_other_keys(config, &mut window.closed);
         if let Some(next) = upcoming {
-            self.closing.alerts.part_from(&next.config.alerts.rules);
+            self.closing.alerts.part_from(&next.config.alerts.rules, &next.views);
         }
         let Self { attachments, closing, .. } = self;
         let account = |ledgers: &[Ledger]| account(attachments, config, ledgers);

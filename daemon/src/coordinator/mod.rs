@@ -315,7 +315,7 @@ impl Coordinator<'_, '_> {
         let counted = (0..slots).map(counted).collect();
         seconds.read(now.monotonic, counted);
         if let Some(history) = history {
-            history.add_second(now.wall, seconds.carried(&interfaces));
+            history.add_second(now.wall, seconds.length(), seconds.carried(&interfaces));
         }
         if board.is_subscribed()
             && let Some(second) = seconds.message(now, window_start, &interfaces)
@@ -405,7 +405,7 @@ impl Coordinator<'_, '_> {
         let Prepared { config, views, interfaces, memory_bytes, opened, webhook, from: _ } = prepared;
         let Measuring { closing, cpu_rings, attachments, .. } = &mut self.measuring;
         closing.views = views;
-        closing.alerts.change(&config.alerts.rules, config.report.interval);
+        closing.alerts.change(&config.alerts.rules, &closing.views, config.report.interval);
         closing.exporter.change(config.export.clone());
         closing.interfaces = closing.interfaces.max(interfaces);
         closing.memory_bytes = memory_bytes;

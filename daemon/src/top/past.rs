@@ -104,7 +104,8 @@ impl Replayed {
             let counts = of.counted.map(|counted| Counts { packets: counted.packets, bytes: counted.bytes, lost: 0 });
             Carried { name: &of.name, direction: of.direction.as_deref(), counts }
         });
-        self.0.add_second(second.time, carried);
+        let length = std::time::Duration::try_from_secs_f64(second.seconds).unwrap_or_default();
+        self.0.add_second(second.time, length, carried);
     }
 
     /// Answers a request.

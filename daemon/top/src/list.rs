@@ -129,6 +129,9 @@ const NOT_SUMMED: [&str; 5] = ["source nets", "destination nets", "floods", "sca
 /// Why the history does not have them.
 const WHY_NOT_SUMMED: &str = "not kept in the history: only of the last window (End, then w)";
 
+/// Why a view is not there.
+const WHY_CHANGED: &str = "its question changed within this time: look at the time before or after";
+
 /// All lists of several windows together, in the places that those of a report have.
 pub fn of_union(union: &Union, by: By) -> Vec<List> {
     let top = if by == By::Packets { &union.top_by_packets } else { &union.top };
@@ -136,7 +139,7 @@ pub fn of_union(union: &Union, by: By) -> Vec<List> {
     let window = OfWindow { totals, seconds: union.window.seconds, is_open: false };
     let mut all = of_top(top, window);
     all.retain(|list| !NOT_SUMMED.contains(&list.name.as_str()));
-    all.extend(NOT_SUMMED.map(|name| List {
+    let nothing = |name: &str, why| List {
         name: name.to_owned(),
         counted: None,
         confidence: 1.0,
@@ -145,10 +148,17 @@ pub fn of_union(union: &Union, by: By) -> Vec<List> {
         is_open: false,
         is_floor: false,
         view: None,
-        why_empty: Some(WHY_NOT_SUMMED),
+        why_empty: Some(why),
         entries: Vec::new(),
-    }));
+    };
+    all.extend(NOT_SUMMED.map(|name| nothing(name, WHY_NOT_SUMMED)));
     all.extend(union.views.iter().flat_map(|view| of_view(view, window)));
+    // The history names prefixes as reports do.
+    let views = union.left_out.iter().filter(|name| !name.ends_with("_prefixes"));
+    all.extend(views.map(|name| {
+        let why = if union.changed.contains(name) { WHY_CHANGED } else { WHY_NOT_SUMMED };
+        nothing(name, why)
+    }));
     all
 }
 

@@ -81,11 +81,11 @@ impl Past {
     }
 
     fn rates(&self, steps: &InterfaceHistory) -> Vec<Option<Rate>> {
-        let seconds = self.history.step_seconds as f64;
-        let rate = |(packets, bytes): (&Option<u64>, &Option<u64>)| {
+        let rate = |(nth, (packets, bytes)): (usize, (&Option<u64>, &Option<u64>))| {
+            let seconds = steps.known_seconds(nth, self.history.step_seconds)?;
             Some(Rate::of(weir_report::Tally { packets: (*packets)?, bytes: (*bytes)? }, seconds))
         };
-        steps.packets.iter().zip(&steps.bytes).map(rate).collect()
+        steps.packets.iter().zip(&steps.bytes).enumerate().map(rate).collect()
     }
 
     /// The rules whose alerts were firing in this time.
@@ -186,11 +186,13 @@ pub mod tests {
             packets: steps.clone(),
             bytes: steps.iter().map(|packets| packets.map(|packets| packets * 700)).collect(),
             lost: vec![Some(0); 20],
+            seconds: vec![1.0; 20],
         };
         let [first, second] = [0, 1].map(|nth| PastWindow {
             start: reports[nth].window.start,
             end: reports[nth].window.end,
             windows: 1,
+            seconds: Some(10.0),
             packets: union.totals.packets / 2,
             bytes: union.totals.bytes / 2,
             src_ip: union.unique.src_ip,

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use weir_config::{interface, rule::Rule};
+use weir_measure::question::{Fingerprint, Views};
 
 use self::{
     number::Number,
@@ -39,35 +40,39 @@ pub struct Alerts {
 #[derive(Debug)]
 struct RuleState {
     rule: Rule,
+    /// What it is about: the question of its view or list.
+    question: Fingerprint,
     state: State<Timestamp>,
     /// Whether the next configuration drops it.
     leaves: bool,
 }
 
 impl Alerts {
-    /// These rules, all inactive. Windows have this length unless they are cut off or delayed.
-    pub fn new(rules: &[Rule], interval: Duration) -> Self {
+    /// These rules about the answers of these views, all inactive. Windows have this length unless they are cut off or
+    /// delayed.
+    pub fn new(rules: &[Rule], views: &Views, interval: Duration) -> Self {
         let mut alerts = Self::default();
-        alerts.change(rules, interval);
+        alerts.change(rules, views, interval);
         alerts
     }
 
     /// The same for windows of any length from a second on. Shorter windows have no rate.
-    pub fn of_any_length(rules: &[Rule]) -> Self {
-        Self { whole: [1.0, f64::INFINITY], ..Self::new(rules, Duration::MAX) }
+    pub fn of_any_length(rules: &[Rule], views: &Views) -> Self {
+        Self { whole: [1.0, f64::INFINITY], ..Self::new(rules, views, Duration::MAX) }
     }
 
-    /// The state of each rule that is not inactive, with the rule in words.
+    /// The state of each rule that is not inactive, with the rule in words and its question.
     pub fn states(&self) -> Vec<(String, State<Timestamp>)> {
         let active = self.rules.iter().filter(|rule_state| rule_state.state != State::Inactive);
-        active.map(|rule_state| (rule_state.rule.to_string(), rule_state.state)).collect()
+        active.map(|rule_state| (rule_state.text(), rule_state.state)).collect()
     }
 
-    /// Restores the states from an earlier weir for unchanged rules.
+    /// Restores the states from an earlier weir for unchanged rules about the same question. Earlier versions did not
+    /// write the question.
     pub fn resume(&mut self, states: &[(String, State<Timestamp>)]) {
         for rule_state in &mut self.rules {
-            let rule = rule_state.rule.to_string();
-            if let Some((_, state)) = states.iter().find(|(known, _)| *known == rule) {
+            let texts = [rule_state.text(), rule_state.rule.to_string()];
+            if let Some((_, state)) = states.iter().find(|(known, _)| texts.contains(known)) {
                 rule_state.state = *state;
             }
         }
@@ -97,30 +102,48 @@ impl Alerts {
         self.rules.is_empty()
     }
 
-    /// Announces the next rules. Rules that are not among them judge only the next report, and their alerts end with
-    /// it.
-    pub fn part_from(&mut self, next: &[Rule]) {
+    /// Announces the next rules and views. Rules that are not among them, or whose view will ask another question,
+    /// judge only the next report, and their alerts end with it.
+    pub fn part_from(&mut self, next: &[Rule], views: &Views) {
         for rule_state in &mut self.rules {
-            rule_state.leaves = !next.contains(&rule_state.rule);
+            rule_state.leaves = !next.iter().any(|rule| rule_state.is_of(rule, views));
         }
     }
 
-    /// Replaces the rules. Rules that stay keep their states.
-    pub fn change(&mut self, rules: &[Rule], interval: Duration) {
+    /// Replaces the rules. Rules that stay, about the same question, keep their states.
+    pub fn change(&mut self, rules: &[Rule], views: &Views, interval: Duration) {
         let before = std::mem::take(&mut self.rules);
         let stand = |rule: &Rule| {
-            let known = before.iter().find(|rule_state| rule_state.rule == *rule);
+            let known = before.iter().find(|rule_state| rule_state.is_of(rule, views));
             let state = known.map_or(State::Inactive, |rule_state| rule_state.state);
-            RuleState { rule: rule.clone(), state, leaves: false }
+            RuleState { rule: rule.clone(), question: question(rule, views), state, leaves: false }
         };
         self.rules = rules.iter().map(stand).collect();
         self.whole = WHOLE.map(|part| interval.as_secs_f64() * part);
     }
 }
 
+/// What a rule asks of these views: the question of the view or list whose numbers it compares.
+fn question(rule: &Rule, views: &Views) -> Fingerprint {
+    let labels = &rule.when.subject.selector.labels;
+    let name = labels.iter().find(|(label, _)| matches!(*label, "view" | "list")).map(|(_, name)| name);
+    // Views of the user come after standard ones of the same name.
+    let named = name.and_then(|name| views.questions.iter().rev().find(|question| question.view.name == *name));
+    named.map_or(views.unique, |question| question.fingerprint)
+}
+
 impl RuleState {
+    /// Whether it is of this rule, about the same question.
+    fn is_of(&self, rule: &Rule, views: &Views) -> bool {
+        self.rule == *rule && self.question == question(rule, views)
+    }
+
+    fn text(&self) -> String {
+        format!("{} [question {}]", self.rule, self.question)
+    }
+
     fn judge(&mut self, report: &Report, is_whole: bool) -> Option<Alert> {
-        let Self { rule, state, leaves } = self;
+        let Self { rule, question: _, state, leaves } = self;
         let mut result = RuleResult::of(rule, report);
         let has_all = rule.when.operator.is_upward() || report.self_metrics.late_cpus.is_empty();
         if !is_whole || !has_all {

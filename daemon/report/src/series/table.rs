@@ -50,11 +50,11 @@ table! {
     Gauge "window.clock_step" Seconds: "By how much the wall clock was stepped.",
         Once(|report| report.window.clock_step_seconds.map(Into::into)),
         not Prometheus: "a scrape has a time of its own, which does not come from weir", not Rules: NO_TRAFFIC;
-    Sum "packets" Packets: "Packets, each once.", Once(|report| known(report.totals.packets));
+    Sum "packets" Packets: "Packets, each once.", Once(read::total_packets);
     Sum "bytes" Bytes: "Bytes on the wire, each packet once.", Once(read::total_bytes);
     Sum "ip.packets" Packets: "Packets of flows, by version of IP.", Labelled(read::by_version);
     Sum "protocol.packets" Packets: "Packets of flows, by protocol.", Labelled(read::by_protocol);
-    Sum "interface.seen.packets" Packets: "Packets that weir saw.", Each(|one| known(one.ledger.seen.packets));
+    Sum "interface.seen.packets" Packets: "Packets that weir saw.", Each(read::seen_packets);
     Sum "interface.accounted.packets" Packets:
         "Packets by what happened to them. The sum of all kinds and reasons is what weir saw.",
         EachLabelled(|one, points| read::accounted(PACKETS, one, points));

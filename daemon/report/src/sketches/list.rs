@@ -206,6 +206,7 @@ impl ListUnion {
         let keys: Vec<String> = rows.iter_mut().map(|row| std::mem::take(&mut row.key)).collect();
         ListSketch {
             name: name.to_owned(),
+            question: None,
             by: self.by.clone(),
             confidence: self.confidence(),
             width: WIDTH as u32,

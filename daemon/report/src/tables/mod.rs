@@ -163,6 +163,8 @@ pub fn write_union(union: &Union, style: Style, out: &mut impl Write) -> io::Res
         top_by_packets,
         views,
         left_out,
+        changed,
+        fired,
         windows,
         largest_packet_bytes: _,
         missing,
@@ -171,6 +173,7 @@ pub fn write_union(union: &Union, style: Style, out: &mut impl Write) -> io::Res
     page.head(observer, window, &several(reports, *windows))?;
     page.remarks(&remarks(window, totals))?;
     page.remarks(&missing.iter().map(missed).collect::<Vec<_>>())?;
+    page.remarks(&self::fired(fired).into_iter().collect::<Vec<_>>())?;
     page.section("INTERFACES", "", &ledgers(interfaces))?;
     page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
     page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows, true))?;
@@ -182,10 +185,25 @@ pub fn write_union(union: &Union, style: Style, out: &mut impl Write) -> io::Res
     }
     if !left_out.is_empty() {
         let mut grid = Grid::new([Left]);
-        grid.across([Cell::from(format!("{}: their counts cannot be added up", left_out.join(", ")))]);
+        let others: Vec<&str> = left_out.iter().filter(|name| !changed.contains(name)).map(String::as_str).collect();
+        if !others.is_empty() {
+            let why = "their counts cannot be added up, or not every window has them";
+            grid.across([Cell::from(format!("{}: {why}", others.join(", ")))]);
+        }
+        if !changed.is_empty() {
+            grid.across([Cell::from(format!("{}: {CHANGED}", changed.join(", ")))]);
+        }
         page.section("VIEWS LEFT OUT", "", &grid)?;
     }
     Ok(())
+}
+
+/// Why the answers of a view do not belong together.
+const CHANGED: &str = "the question was not the same in all windows";
+
+/// Names the rules whose alerts were firing, if there are any.
+fn fired(rules: &[String]) -> Option<String> {
+    (!rules.is_empty()).then(|| format!("ALERTS fired: {}", rules.join(", ")))
 }
 
 /// Names the windows of a union.

@@ -14,7 +14,7 @@ use super::{
             Tone::{Alarm, Faint, Plain, Strong},
         },
     },
-    Style, interval, missed, named, remarks, several,
+    CHANGED, Style, interval, missed, named, remarks, several,
     short::{self, ShortList},
     words::{ALIAS_MAX, coverage_text, off, ratio, shortened},
 };
@@ -42,6 +42,8 @@ pub fn write_overview(report: &Report, style: Style, more: &str, out: &mut impl 
         window: &report.window,
         what: String::new(),
         missing: &[],
+        fired: &[],
+        changed: &[],
         alerts: &report.alerts,
         interfaces: &report.interfaces,
         totals: &report.totals,
@@ -65,6 +67,8 @@ pub fn write_union_overview(union: &Union, style: Style, more: &str, out: &mut i
         window: &union.window,
         what: several(&union.reports, union.windows),
         missing: &union.missing,
+        fired: &union.fired,
+        changed: &union.changed,
         alerts: &[],
         interfaces: &union.interfaces,
         totals: &union.totals,
@@ -85,6 +89,10 @@ struct Overview<'a> {
     what: String,
     /// Requested times without windows.
     missing: &'a [Gap],
+    /// The rules whose alerts were firing in any of several windows.
+    fired: &'a [String],
+    /// The views whose question was not the same in all of them.
+    changed: &'a [String],
     alerts: &'a [Alert],
     interfaces: &'a [Interface],
     totals: &'a Totals,
@@ -122,8 +130,9 @@ impl Overview<'_> {
         if !self.what.is_empty() {
             paragraphs.push(vec![Cell::new(&self.what, Faint)]);
         }
-        let missed = self.missing.iter().map(missed);
-        let remarks = remarks(self.window, self.totals).into_iter().chain(missed);
+        let missed = self.missing.iter().map(missed).chain(super::fired(self.fired));
+        let changed = self.changed.iter().map(|view| format!("view {view} left out: {CHANGED}"));
+        let remarks = remarks(self.window, self.totals).into_iter().chain(missed).chain(changed);
         paragraphs.extend(remarks.map(|remark| vec![Cell::new(remark, Alarm)]));
         paragraphs.extend(self.alerts());
         paragraphs.extend([self.traffic(), self.trust(), self.distinct()]);

@@ -34,6 +34,9 @@ pub fn hour(known: Option<&Result<Box<KeyHistory>, String>>, by: By, is_tall: bo
     let most = columns.iter().flatten().filter_map(|of| value(of, by)).fold(0.0, f64::max);
     let hour = lasting(history.to.duration_since(history.from));
     let mut lines = vec![text(format!("its last {hour}, by the windows of this list   max {}", scaled(most, unit)))];
+    if history.left_out > 0 {
+        lines.push(text(format!("  {} windows left out: the view asked another question then", history.left_out)));
+    }
     let line: String = columns.iter().map(|of| block(of.as_ref(), by, most)).collect();
     lines.push(vec![Piece::new(format!("  {line}"), paint.bar())]);
     // Not more than there are windows.

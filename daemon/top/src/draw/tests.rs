@@ -197,6 +197,7 @@ fn hour() -> KeyHistory {
         from,
         to,
         confidence: 0.99,
+        left_out: 0,
         windows: (10..60).map(window).collect(),
     }
 }
