@@ -431,7 +431,7 @@ mod tests {
             ifindex: 7,
             name: "wan0.7".to_owned(),
             other_names: vec!["uplink0".to_owned(), "a-name-of-more-than-fifteen-bytes".to_owned()],
-            alias: Some("uplink \u{fffd} ACME".to_owned()),
+            alias: Some("uplink \\xff ACME".to_owned()),
             hardware: 1,
             mtu: 1500,
             up: true,
