@@ -6,8 +6,7 @@
 //! disagree; otherwise it is a stray. At the end of a capture, those that are left decide; a few of them, far from all
 //! others, are strays, too (see [`span`](super::span)).
 //!
-//! A packet that follows agrees with a later time if it is not far before it, and with an earlier one if it is itself far
-//! before the latest time so far.
+//! A packet that follows agrees if its time is nearer to the new time, or beyond it, than to the time so far.
 
 use std::{collections::VecDeque, io::Read};
 
@@ -129,8 +128,9 @@ impl<R: Read> Settled<R> {
     fn is_confirmed(&mut self, at_ns: u64) -> bool {
         let now_ns = self.now_ns;
         let agrees = |other_ns: u64| match now_ns {
-            Some(now_ns) if at_ns < now_ns => other_ns.saturating_add(BEHIND_NS) < now_ns,
-            _ => other_ns.saturating_add(BEHIND_NS) >= at_ns,
+            Some(now_ns) if at_ns < now_ns => other_ns < now_ns.midpoint(at_ns),
+            Some(now_ns) => other_ns >= now_ns.midpoint(at_ns),
+            None => other_ns.saturating_add(BEHIND_NS) >= at_ns,
         };
         let [mut agree, mut disagree] = [0; 2];
         let mut nth = 1;
