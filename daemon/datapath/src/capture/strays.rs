@@ -229,16 +229,16 @@ mod tests {
             assert_eq!(strays(&[&before[..], &other, &after].concat()), other, "in the middle");
             let first: Vec<_> = strays(&[&other[..], &after].concat());
             assert!(first.iter().all(|stray| other.contains(stray)), "at the beginning");
-            assert!(other.iter().all(|time| *time < START || first.contains(time)), "later ones are known there");
+            let are_later = other.iter().all(|time| *time > START + HOUR);
+            assert!(!are_later || first == other, "later ones are known there");
         }
     }
 
     #[test]
     fn strays_may_come_again_and_again() {
         // The clock of one of two sources is wrong.
-        let both =
-            |other_ns: u64| (0..5_000).map(|nth| START + nth * SECOND / 100 + if nth % 3 == 1 { other_ns } else { 0 });
-        let times: Vec<u64> = both(42 * DAY).collect();
+        let times: Vec<u64> =
+            (0..5_000).map(|nth| START + nth * SECOND / 100 + if nth % 3 == 1 { 42 * DAY } else { 0 }).collect();
         assert_eq!(strays(&times).len(), 1_667);
         let half: Vec<u64> = (0..5_000).map(|nth| START + (nth % 2) * 2 * HOUR + nth).collect();
         assert_eq!(strays(&half), half.iter().copied().skip(1).step_by(2).collect::<Vec<_>>());
