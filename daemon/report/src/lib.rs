@@ -186,8 +186,8 @@ pub struct Window {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untimed_packets: Option<u64>,
     /// Packets of the capture whose time is far from that of all others, because a clock was wrong. They are counted in
-    /// this window, which does not reach to their time. Absent if there are none, and if each window has its own report:
-    /// then their windows do, too.
+    /// this window, which does not reach to their time. Absent if there are none, and if the capture is divided into
+    /// windows: then strays have windows of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strays: Option<Strays>,
 }

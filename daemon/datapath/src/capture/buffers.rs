@@ -411,7 +411,8 @@ mod tests {
         assert!(parts[..19].iter().all(|part| *part == (1_514, ACK)), "{parts:?}");
         assert_eq!(parts[19], (766, ACK | PSH | FIN));
         // The other way the receiver takes jumbo frames.
-        let jumbo = looked(&mut buffers, &tcp(false, ACK, 0), 9_014);
+        let back = tcp(false, ACK, 0);
+        let jumbo = looked(&mut buffers, &back, 9_014);
         assert_eq!((jumbo.tally(), jumbo.uncertain()), (Tally::new(1, 9_014), None));
     }
 

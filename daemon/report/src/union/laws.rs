@@ -91,7 +91,8 @@ fn window(nth: u64, start: i64, question: usize, random: &mut Random) -> (Truth,
     let mut report = GOLDEN.clone();
     let at = |second: i64| Timestamp::from_second(1_764_144_000 + second).unwrap();
     report.id = format!("7f3c9a52/b41d/{nth}");
-    (report.window.start, report.window.end, report.window.seconds) = (at(truth.start), at(truth.end), 10.0);
+    (report.window.start, report.window.end, report.window.seconds) =
+        (at(truth.start), at(truth.end), Length::new(10.0));
     (report.addresses, report.alerts, report.totals.bounds) = (None, Vec::new(), None);
     (report.totals.packets, report.totals.bytes) = (totals.packets, totals.bytes);
     report.interfaces.truncate(1);
