@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    Estimate, KeySteps, PastWindow, Row, Sums, TopSource, Uncertain,
+    Estimate, KeySteps, Length, PastWindow, Row, Sums, TopSource, Uncertain,
     series::{Series, point::Point},
 };
 
