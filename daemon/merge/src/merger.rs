@@ -708,14 +708,15 @@ mod tests {
         let mut parsed = report(id, id, second, second + 10);
         if let Parsed::Report(report) = &mut parsed {
             let key = format!("10.0.{second}.1");
-            let list = weir_report::sketches::ListSketch {
+            let list = ListSketch {
+                question: None,
                 name: name.to_owned(),
                 by: vec!["src_ip".to_owned()],
                 confidence: 1.0,
                 width: 256,
                 depth: 1,
                 seed: 9001,
-                cells: vec![weir_report::sketches::cell(&key)],
+                cells: vec![cell(&key)],
                 keys: vec![key],
                 packets_lower: vec![1],
                 packets_upper: vec![1],
@@ -724,8 +725,8 @@ mod tests {
                 rest_packets: vec![0; 256],
                 rest_bytes: vec![0; 256],
             };
-            let sketch = weir_sketch::HyperLogLog::with_precision(12, 7);
-            let counted = crate::line::Counted { name: name.to_owned(), key_id: 7, missing: 0, sketch };
+            let sketch = HyperLogLog::with_precision(12, 7);
+            let counted = Counted { name: name.to_owned(), question: None, key_id: 7, missing: 0, sketch };
             let (start, end) = (report.start, report.end);
             let (distinct, lists) = (vec![counted], vec![list]);
             report.sketches = Some(Unpacked { start, end, distinct, lists, spread: Vec::new(), broken: Vec::new() });

@@ -272,7 +272,7 @@ fn an_interface_may_have_a_temporary_name() {
 
 #[test]
 fn an_interface_that_is_not_measured_says_why() {
-    let present = Present { ifindex: 2, xdp: None, address: None, renamed: None, number: 1 };
+    let present = Present { ifindex: 2, xdp: None, address: None, origin: Origin::default(), number: 1 };
     let order = |urgency, before| Ordered { present, urgency, before, is_fresh: false, by_socket: false };
     let mut one = Attachment::new(0, "eth0", Way::Ingress);
     let state = |one: &Attachment| (one.obtained, one.trouble().map(str::to_owned));
