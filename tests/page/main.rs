@@ -514,7 +514,7 @@ fn messages_that_a_proxy_holds_back_are_late() -> Result<()> {
     ensure!(browser.value(LATE)? == false, "nothing is late without the proxy");
     let address = http::slow_proxy(namespace)?;
     browser.open(&format!("http://{address}/"))?;
-    browser.wait_for("that messages come late", LATE)
+    browser.wait_for("that messages come late", LATE).map(drop)
 }
 
 /// Draws `weir top` as a terminal shows it.
