@@ -86,7 +86,7 @@ impl Arrivals {
     pub fn add_tombstone(&mut self, tombstone: &Tombstone) {
         let Tombstone { sender, first, last, reason } = tombstone;
         let observer = self.0.entry(sender.id.clone()).or_default();
-        if !observer.known.tombstone(&sender.boot_id, *first, *last, reason.name()) {
+        if !observer.known.tombstone(&sender.boot_id, *first, *last, reason) {
             observer.forgotten += 1;
         }
     }
@@ -164,7 +164,6 @@ impl Observer {
 
 #[cfg(test)]
 mod tests {
-    use weir_report::Reason;
 
     use super::*;
     use crate::line::Sender;
@@ -188,7 +187,7 @@ mod tests {
     }
 
     fn tombstone(boot_id: &str, first: u64, last: u64) -> Tombstone {
-        Tombstone { sender: sender(boot_id, 0), first, last, reason: Reason::SpoolFull }
+        Tombstone { sender: sender(boot_id, 0), first, last, reason: "spool_full".to_owned() }
     }
 
     fn shown(arrivals: &Arrivals) -> Vec<(What, u64, String)> {

@@ -51,6 +51,16 @@ pub enum InputError {
         /// The last line that could be read.
         line: u64,
     },
+    /// A compressed file is damaged.
+    #[error("{} is damaged after line {line}: {cause}. What comes after that is not in the answer", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The last line that could be read.
+        line: u64,
+        /// What the decompressor says.
+        cause: io::Error,
+    },
     /// A line is longer than any report.
     #[error(
         "{place}: this has more than {} MiB, so it is no report: is this {}?",
@@ -185,7 +195,7 @@ impl Inputs {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// The inputs that ended too early.
+    /// The inputs that could be read in part only.
     pub fn incomplete(self) -> Vec<InputError> {
         self.incomplete
     }
@@ -206,7 +216,7 @@ impl Inputs {
             let before = batch.lines.len();
             match open.read(&mut batch, &self.read) {
                 // What could be read of it counts.
-                Err(error @ InputError::Incomplete { .. }) => {
+                Err(error @ (InputError::Incomplete { .. } | InputError::Damaged { .. })) => {
                     self.incomplete.push(error);
                     self.open = None;
                 }
@@ -300,6 +310,10 @@ fn read_lines(
         let read =
             (&mut *text).take(LINE_MAX + 1).read_until(b'\n', &mut line).map_err(|cause| match cause.kind() {
                 io::ErrorKind::UnexpectedEof => InputError::Incomplete { path: path.to_path_buf(), line: *number },
+                // It is the decompressor's own.
+                _ if cause.raw_os_error().is_none() => {
+                    InputError::Damaged { path: path.to_path_buf(), line: *number, cause }
+                }
                 _ => InputError::Read { path: path.to_path_buf(), cause },
             })?;
         if read == 0 {
@@ -492,5 +506,35 @@ mod tests {
         assert_eq!(batches, [vec![(2, length), (3, length)], vec![(4, 5)]], "two lines exceed the limit");
         assert!(too_long.contains("longest:2: this has more than 16 MiB"), "{too_long}");
         assert!(too_long_row.contains("reports.db: row 9 of tombstones: this has more"), "{too_long_row}");
+    }
+
+    #[test]
+    fn a_damaged_file_does_not_end_the_merge() {
+        let folder = std::env::temp_dir().join(format!("weir-merge-damaged-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = |name: &str, content: &[u8]| {
+            std::fs::write(folder.join(name), content).unwrap();
+            folder.join(name)
+        };
+        let text: String = (0..20_000).map(|nth| format!("{{\"a\":{nth}}}\n")).collect();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(text.as_bytes()).unwrap();
+        let damaged = |mut packed: Vec<u8>| {
+            let middle = packed.len() / 2;
+            packed[middle..middle + 64].fill(0xff);
+            packed
+        };
+        let files = vec![
+            file("a.gz", &damaged(gzip.finish().unwrap())),
+            file("a.zst", &damaged(zstd::encode_all(text.as_bytes(), 1).unwrap())),
+            file("plain", b"{\"last\":1}\n"),
+        ];
+        let (mut inputs, mut lines) = (Inputs::new(files), Vec::new());
+        while inputs.read(&mut lines, 1_000).unwrap() {}
+        assert_eq!(lines.last().unwrap().text, "{\"last\":1}");
+        let named: Vec<_> = inputs.incomplete().iter().map(ToString::to_string).collect();
+        let is_named = |name: &str| named.iter().any(|why| why.contains(name) && why.contains("is damaged after line"));
+        assert!(named.len() == 2 && is_named("a.gz") && is_named("a.zst"), "{named:?}");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

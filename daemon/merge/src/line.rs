@@ -7,7 +7,7 @@ use serde::Deserialize;
 use weir_common::ledger::Tally;
 use weir_config::view::ViewKey;
 use weir_report::{
-    Account, Part, Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA, Uncertain, asked,
+    Account, Part, SCHEMA, Sketches, TOMBSTONE_SCHEMA, Uncertain, asked,
     sketches::{ListSketch, decode, key_id},
 };
 use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
@@ -137,7 +137,7 @@ pub struct Tombstone {
     /// The last one.
     pub last: u64,
     /// Why they are lost.
-    pub reason: Reason,
+    pub reason: String,
 }
 
 /// The fields that are read. All others are passed over.
@@ -160,7 +160,7 @@ struct Fields {
     #[serde(default)]
     last_seq: Option<u64>,
     #[serde(default)]
-    reason: Option<Reason>,
+    reason: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -242,6 +242,10 @@ fn report(fields: Fields) -> Parsed {
 fn tombstone(fields: Fields) -> Parsed {
     let Fields { observer, first_seq, last_seq, reason, .. } = fields;
     match (first_seq, last_seq, reason) {
+        (.., Some(reason)) if reason.len() > NAME_BYTES_MAX => {
+            Parsed::Unreadable(format!("the reason of the tombstone is longer than {NAME_BYTES_MAX} bytes"))
+        }
+        // A later version may have reasons that this one does not know.
         (Some(first), Some(last), Some(reason)) if first <= last && last < SEQ_MAX => {
             Parsed::Tombstone(Tombstone { sender: observer, first, last, reason })
         }

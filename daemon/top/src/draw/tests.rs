@@ -484,7 +484,6 @@ fn every_number_is_that_of_the_report() {
 
 #[test]
 fn the_line_of_reliability_is_complete_in_80_columns() {
-    let shown = text(&mut busy(), (80, 24));
     let parts = [
         "kept >99.9 %",
         "lost 280",
