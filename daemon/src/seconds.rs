@@ -110,8 +110,8 @@ impl Seconds {
     }
 }
 
-/// Whether this is what the interface carried. What packet sockets see is known at the end of a window. If weir does not
-/// see its packets, nothing is known of them; but the programs may have counted some until then.
+/// Whether this is what the interface carried. What packet sockets see is known at the end of a window. If weir does
+/// not see its packets, nothing is known of them; but the programs may have counted some until then.
 fn is_counted(now: &InterfaceNow<'_>, counted: Tally) -> bool {
     match now.obtained {
         Obtained::AfPacket => false,

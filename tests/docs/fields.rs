@@ -88,20 +88,6 @@ fn every_field_is_explained() -> Result<()> {
 /// The headings of the tables that list values, not fields.
 const LISTS: [&str; 3] = ["Modes", "Reasons for skipped", "Reasons for lost"];
 
-const MODES: [Obtained; 11] = [
-    Obtained::Native,
-    Obtained::Generic,
-    Obtained::Tcx,
-    Obtained::Tc,
-    Obtained::AfPacket,
-    Obtained::Waiting,
-    Obtained::Absent,
-    Obtained::Gone,
-    Obtained::Detached,
-    Obtained::Blind,
-    Obtained::Shared,
-];
-
 fn is_list(heading: &str) -> bool {
     LISTS.contains(&heading)
 }
@@ -119,7 +105,7 @@ fn every_mode_and_reason_is_explained() -> Result<()> {
     let reasons: BTreeSet<_> = Loss::ALL.iter().map(|reason| reason.name().to_owned()).collect();
     ensure!(lost == reasons, "lost: the page has {lost:?}, weir {reasons:?}");
     let known: BTreeSet<_> =
-        MODES.iter().map(|mode| mode.name()).chain(["replay", NO_ROUTE]).map(str::to_owned).collect();
+        Obtained::ALL.iter().map(|mode| mode.name()).chain(["replay", NO_ROUTE]).map(str::to_owned).collect();
     ensure!(modes == known, "modes: the page has {modes:?}, weir {known:?}");
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Histories of an interface: it moves to another network namespace and back, is deleted and made again, is renamed, and
-//! carries packets all the while, over the ends of windows. What all windows declare together is what the kernel's own
-//! counters say, within the stated uncertainty.
+//! Histories of an interface: it moves to another network namespace and back, is deleted and made again, is renamed,
+//! and carries packets all the while, over the ends of windows. What all windows declare together is what the kernel's
+//! own counters say, within the stated uncertainty.
 
 use std::thread;
 

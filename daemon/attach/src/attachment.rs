@@ -334,8 +334,8 @@ impl Attachment {
         self.coverage.account();
     }
 
-    /// Its interface vanishes for good, or is no longer measured. If weir was blind in the open window, nobody knows how
-    /// many packets it missed. What may have been missed before is known.
+    /// Its interface vanishes for good, or is no longer measured. If weir was blind in the open window, nobody knows
+    /// how many packets it missed. What may have been missed before is known.
     pub fn give_up(&mut self) {
         if self.watched.is_doubtful() {
             self.missed.add(Unseen::UNKNOWN);

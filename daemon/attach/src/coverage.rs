@@ -195,8 +195,8 @@ pub struct Coverage {
     missing: u64,
     /// How many packets may have been queued when the comparison began; unknown before the first window.
     first: Option<u64>,
-    /// How many bytes the interface adds to each packet, compared with weir; unknown before all packets of a window were
-    /// seen.
+    /// How many bytes the interface adds to each packet, compared with weir; unknown before all packets of a window
+    /// were seen.
     surplus: Option<i64>,
 }
 
@@ -264,8 +264,8 @@ impl Passed {
         share(self.own.map(|own| own.bytes), self.seen.map(complete), queued.saturating_mul(own.mean_bytes()))
     }
 
-    /// The packets that were not seen. `surplus` is what the interface adds to the bytes of each packet, if known. If it
-    /// is unknown, it is taken to be 0 for the lower bound.
+    /// The packets that were not seen. `surplus` is what the interface adds to the bytes of each packet, if known. If
+    /// it is unknown, it is taken to be 0 for the lower bound.
     fn unseen(&self, surplus: Option<i64>) -> Unseen {
         let [own_least, own_most] = [self.own[1], self.own[2]].map(|own| without_surplus(own, surplus.unwrap_or(0)));
         let [_, seen_least, seen_most] = self.seen;

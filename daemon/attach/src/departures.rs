@@ -1,9 +1,9 @@
-//! The interfaces that an attachment has measured and that have vanished, and where the comparison of counts begins when
-//! an interface is in their place again.
+//! The interfaces that an attachment has measured and that have vanished, and where the comparison of counts begins
+//! when an interface is in their place again.
 //!
-//! An interface that was moved to another network namespace and back continues its counters. So the comparison continues
-//! where it stopped, however many windows have ended meanwhile. Any other interface may have counted packets before it
-//! came: those are no concern of weir. The kernel reports the counts with which an interface arrives.
+//! An interface that was moved to another network namespace and back continues its counters. So the comparison
+//! continues where it stopped, however many windows have ended meanwhile. Any other interface may have counted packets
+//! before it came: those are no concern of weir. The kernel reports the counts with which an interface arrives.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use super::{
     coverage::{Reading, SeenPackets, Unseen},
 };
 
-/// So many vanished interfaces are remembered for each attachment. The one that vanished first is forgotten first; if it
-/// comes back nevertheless, it is treated as another one.
+/// So many vanished interfaces are remembered for each attachment. The one that vanished first is forgotten first; if
+/// it comes back nevertheless, it is treated as another one.
 const REMEMBERED: usize = 8;
 
 /// What is known about why an interface vanished.
@@ -173,8 +173,8 @@ impl Departures {
         }
     }
 
-    /// An interface has been attached, and has these counts now. Returns where its comparison begins, if weir has waited
-    /// for it.
+    /// An interface has been attached, and has these counts now. Returns where its comparison begins, if weir has
+    /// waited for it.
     pub fn meet(&mut self, present: &Present, way: Way, now: &Reading) -> Option<Beginning> {
         self.since.take()?;
         let is_its = |one: &Vanished| one.departure != Departure::Deleted && one.present.is_same(present);

@@ -295,8 +295,8 @@ impl Watched {
     }
 
     /// How long it may have been blind in the window that ends `now`. A program in front that passes everything on does
-    /// not make weir blind, and neither does a check that failed. If the missing packets may also be in a queue, a later
-    /// window decides, unless this is the last one: missed packets stay missing, and queues drain.
+    /// not make weir blind, and neither does a check that failed. If the missing packets may also be in a queue, a
+    /// later window decides, unless this is the last one: missed packets stay missing, and queues drain.
     pub fn close(&mut self, shortage: Shortage, now: Duration, is_last: bool) -> Option<Duration> {
         let is_decided = match shortage {
             Shortage::None => true,

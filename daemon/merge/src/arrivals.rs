@@ -181,7 +181,6 @@ mod tests {
             end: at(10 * seq as i64 + 10),
             seen: Default::default(),
             account: Default::default(),
-            uncertain: None,
             sketches: None,
         }
     }

@@ -396,7 +396,6 @@ mod tests {
             end: at(second + 10),
             seen: ledger::Tally::new(100, 12_500),
             account: Account::default(),
-            uncertain: None,
             sketches: None,
         }))
     }

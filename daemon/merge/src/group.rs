@@ -65,7 +65,6 @@ pub struct Group {
     bytes: usize,
     seen: Tally,
     account: Account,
-    uncertain: Option<Uncertain>,
     distinct: BTreeMap<(String, Asked, Kind), Union<HyperLogLog>>,
     lists: BTreeMap<ListPlace, Lists>,
     spread: BTreeMap<SpreadPlace, Union<Spread<ViewKey>>>,
@@ -125,10 +124,10 @@ impl Kind {
 impl Group {
     /// Nothing yet.
     pub fn new(start: Timestamp) -> Self {
-        let (routers, seen, account, uncertain) = Default::default();
+        let (routers, seen, account) = Default::default();
         let (distinct, lists, spread, unpaired) = Default::default();
         let (end, reports, bytes) = (start, 0, 0);
-        Self { start, end, routers, reports, bytes, seen, account, uncertain, distinct, lists, spread, unpaired }
+        Self { start, end, routers, reports, bytes, seen, account, distinct, lists, spread, unpaired }
     }
 
     /// Adds what is exact of a report.
@@ -139,13 +138,6 @@ impl Group {
         self.reports += 1;
         self.seen = self.seen.saturating_add(report.seen);
         self.account.join(&report.account, &report.sender.name);
-        self.uncertain = match (self.uncertain, report.uncertain) {
-            (Some(mut sum), Some(more)) => {
-                sum.add(more);
-                Some(sum)
-            }
-            (one, other) => one.or(other),
-        };
     }
 
     /// Adds sketches, which may take so many bytes more. Returns those that cannot be added.
@@ -254,7 +246,7 @@ impl Group {
             not_in_lists: self.account.reasons().iter().map(|(of, sums)| (of.clone(), (*sums).into())).collect(),
             not_measured: self.account.unmeasured().clone(),
             trust: self.account.facts_of_fleet(),
-            uncertain: self.uncertain.map(|Uncertain { packets, bytes }| {
+            uncertain: self.account.uncertain().map(|Uncertain { packets, bytes }| {
                 let [packets, bytes] = [packets, bytes].map(|Bounds { lower, upper }| Bounded { lower, upper });
                 UncertainAnswer { packets, bytes }
             }),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use weir_common::ledger::Tally;
 use weir_config::view::ViewKey;
 use weir_report::{
-    Account, Part, SCHEMA, Sketches, TOMBSTONE_SCHEMA, Uncertain, asked,
+    Account, Part, SCHEMA, Sketches, TOMBSTONE_SCHEMA, asked,
     sketches::{ListSketch, decode, key_id},
 };
 use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
@@ -80,8 +80,6 @@ pub struct Report {
     pub seen: Tally,
     /// What became of it.
     pub account: Account,
-    /// Of what was seen, what is not certain.
-    pub uncertain: Option<Uncertain>,
     /// Its sketches.
     pub sketches: Option<Unpacked>,
 }
@@ -234,7 +232,6 @@ fn report(fields: Fields) -> Parsed {
         end: window.end,
         seen: totals.into(),
         account: Account::of_parts(&interfaces),
-        uncertain: Part::uncertain(&interfaces),
         sketches: sketches.map(unpack),
     }))
 }

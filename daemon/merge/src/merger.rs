@@ -500,7 +500,10 @@ struct Votes {
 
 #[cfg(test)]
 mod tests {
-    use weir_report::sketches::{ListSketch, SEED, WIDTH, cell};
+    use weir_report::{
+        Account, Part,
+        sketches::{ListSketch, SEED, WIDTH, cell},
+    };
     use weir_sketch::{
         HyperLogLog,
         hash::{Key, mix},
@@ -520,7 +523,6 @@ mod tests {
             end: at(end),
             seen: Default::default(),
             account: Default::default(),
-            uncertain: None,
             sketches: None,
         }))
     }
@@ -663,7 +665,8 @@ mod tests {
         let bounds = |lower, upper| weir_report::Bounds { lower, upper };
         let uncertain = |id: &str, of| {
             let Parsed::Report(mut one) = report(id, id, 0, 10) else { panic!() };
-            one.uncertain = of;
+            let part: Part = serde_json::from_value(serde_json::json!({"ledger": {"uncertain": of}})).unwrap();
+            one.account = Account::of_parts(&[part]);
             Parsed::Report(one)
         };
         let some = Some(weir_report::Uncertain { packets: bounds(3, 5), bytes: bounds(300, 7_000) });

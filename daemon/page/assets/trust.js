@@ -68,7 +68,7 @@ export function facts(interfaces, second) {
   all.push(...notMeasured(attached));
   // It is measured again, but was not in the window.
   if (second && attached.missing === 0) all.push(...notMeasured(then));
-  all.push(...listed(interfaces), sampled(interfaces), ...covered(interfaces, then), balanced(interfaces));
+  all.push(...listed(interfaces), ...notCertain(interfaces), sampled(interfaces), ...covered(interfaces, then), balanced(interfaces));
   return isAll ? all : all.map((fact) => (fact.verdict === "good" ? neutral(fact.text) : fact));
 }
 
@@ -118,6 +118,16 @@ function listed(interfaces) {
   const more = largest.length - most;
   const why = `not in lists: ${named.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
   return [judged(isGood, `in lists ${isBound ? "at least " : ""}${percent(packets)} of packets, ${percent(bytes)} of bytes`), isGood ? neutral(why) : judged(false, why)];
+}
+
+// How many packets are not certain. It is a problem if they change more than a small share of the totals.
+function notCertain(interfaces) {
+  const uncertain = interfaces.map((of) => of.ledger.uncertain?.packets).filter(Boolean);
+  if (uncertain.length === 0) return [];
+  const [lower, upper] = [sum(uncertain, (of) => of.lower), sum(uncertain, (of) => of.upper)];
+  const seen = sum(interfaces, (of) => of.ledger.seen.packets);
+  const text = `not certain: ${count(lower)} to ${count(upper)} packets`;
+  return [upper - lower <= (1 - LISTED_MIN) * (seen + upper - lower) ? neutral(text) : judged(false, text)];
 }
 
 function sampled(interfaces) {

@@ -7,8 +7,8 @@
 //!   starts only when a packet arrives that is [`HOLD_NS`] later than its first one, because packets may still come for
 //!   an earlier window. Windows without packets are skipped.
 //! - A packet from before the open window joins it, and counts as late.
-//! - If only late packets arrive, the capture's clock was set back. After [`LATE_MAX`] of them in a row that also cover the
-//!   length of a window, windows follow their time. A packet that is farther back than packets can be out of order
+//! - If only late packets arrive, the capture's clock was set back. After [`LATE_MAX`] of them in a row that also cover
+//!   the length of a window, windows follow their time. A packet that is farther back than packets can be out of order
 //!   ([`BEHIND_NS`]) shows it at once, because it is no stray.
 //! - A packet without a time belongs to whatever window is open.
 //!
@@ -17,10 +17,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use weir_datapath::capture::{
-    span::Stretch,
-    strays::{AHEAD_NS, BEHIND_NS},
-};
+use weir_datapath::capture::{span::BEHIND_NS, span::Stretch, strays::AHEAD_NS};
 
 use super::Windows;
 
@@ -204,8 +201,8 @@ impl Timeline {
     }
 }
 
-/// The time for rates of all packets together. Only the time between the first packet and the last one is known, so their
-/// rate over it is too high by up to one packet: a short time needs many packets to be worth a rate.
+/// The time for rates of all packets together. Only the time between the first packet and the last one is known, so
+/// their rate over it is too high by up to one packet: a short time needs many packets to be worth a rate.
 const fn length(all: Stretch) -> Duration {
     const LONG: Duration = Duration::from_secs(1);
     const MANY: u64 = 100;

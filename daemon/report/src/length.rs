@@ -5,13 +5,14 @@ use std::{iter::Sum, time::Duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The length of a window in seconds, if it is known and long enough for rates. A number that is there can be divided by.
+/// The length of a window in seconds, if it is known and long enough for rates. A number that is there can be divided
+/// by.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Length(Option<f64>);
 
 impl Length {
-    /// Windows that are shorter have no rates, in seconds: a single packet in a microsecond is no traffic of a gigabit a
-    /// second.
+    /// Windows that are shorter have no rates, in seconds: a single packet in a microsecond is no traffic of a gigabit
+    /// a second.
     pub const LEAST: f64 = 0.001;
 
     /// The length of so many seconds.

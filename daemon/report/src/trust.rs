@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use weir_system::numbers::{count, percent};
 
-use super::{Interface, Second, Tally, Uncertain};
+use super::{Bounds, Interface, Second, Tally, Uncertain};
 
 /// The modes in which weir sees the packets of an interface. In any other mode nothing is known of them.
 const MEASURED: [&str; 7] = ["xdp-native", "xdp-generic", "tcx", "tc", "afpacket", "replay", "others"];
@@ -100,16 +100,6 @@ struct Outcome {
     uncertain: Option<Uncertain>,
 }
 
-impl Part {
-    /// What is not certain of all these interfaces together.
-    pub fn uncertain(parts: &[Self]) -> Option<Uncertain> {
-        parts.iter().filter_map(|part| part.ledger.uncertain).reduce(|mut sum, more| {
-            sum.add(more);
-            sum
-        })
-    }
-}
-
 impl From<&Interface> for Part {
     fn from(of: &Interface) -> Self {
         let ledger = &of.ledger;
@@ -173,6 +163,8 @@ pub struct Account {
     /// Whether `unlisted` is an upper bound: a packet that is skipped may count in totals on another interface.
     is_bound: bool,
     reasons: BTreeMap<String, Tally>,
+    /// What is not certain of what was seen.
+    uncertain: Option<Uncertain>,
     sampling: u32,
     blind_seconds: f64,
     coverage: Option<Coverage>,
@@ -194,6 +186,7 @@ impl Default for Account {
             unlisted: Tally::default(),
             is_bound: false,
             reasons: BTreeMap::new(),
+            uncertain: None,
             sampling: 1,
             blind_seconds: 0.0,
             coverage: None,
@@ -220,7 +213,8 @@ impl Account {
     }
 
     fn add(&mut self, part: &Part) {
-        let Outcome { seen, attributed, sampled_out, skipped, lost, uncertain: _ } = &part.ledger;
+        let Outcome { seen, attributed, sampled_out, skipped, lost, uncertain } = &part.ledger;
+        self.add_uncertain(*uncertain);
         self.is_capture |= part.is_capture();
         self.interfaces += usize::from(!part.is_capture());
         self.has_trouble |= part.trouble.is_some();
@@ -240,6 +234,13 @@ impl Account {
         }
         self.is_balanced &= all == *seen;
         self.add_unlisted(part);
+    }
+
+    fn add_uncertain(&mut self, more: Option<Uncertain>) {
+        match (&mut self.uncertain, more) {
+            (Some(sum), Some(more)) => sum.add(more),
+            (none, more) => *none = none.or(more),
+        }
     }
 
     /// Adds the packets that are in totals, but in no list.
@@ -297,6 +298,7 @@ impl Account {
         add(&mut self.sampled_out, other.sampled_out);
         add(&mut self.fed, other.fed);
         add(&mut self.unlisted, other.unlisted);
+        self.add_uncertain(other.uncertain);
         self.is_bound |= other.is_bound;
         for (reason, tally) in &other.reasons {
             self.add_reason(reason, *tally);
@@ -323,6 +325,11 @@ impl Account {
     /// Packets that sampling left out, on all interfaces.
     pub const fn sampled_out(&self) -> Tally {
         self.sampled_out
+    }
+
+    /// What is not certain, on all interfaces.
+    pub const fn uncertain(&self) -> Option<Uncertain> {
+        self.uncertain
     }
 
     /// Packets that are in totals but in no list, by reason.
@@ -360,6 +367,7 @@ impl Account {
             facts.extend(self.not_measured());
         }
         facts.extend(self.listed());
+        facts.extend(self.not_certain());
         facts.push(sampled(self.sampling));
         facts.extend(self.covered());
         facts.push(balanced(self.is_balanced));
@@ -374,6 +382,7 @@ impl Account {
         }
         facts.extend(self.not_measured());
         facts.extend(self.listed());
+        facts.extend(self.not_certain());
         if !self.is_balanced {
             facts.push(balanced(false));
         }
@@ -406,6 +415,15 @@ impl Account {
                 Fact::judged(format!("kept {}", percent((1.0 - lost).max(0.0))), self.lost.packets == 0)
             }
         }
+    }
+
+    /// How many packets are not certain. It is a problem if they change more than a small share of the totals.
+    fn not_certain(&self) -> Option<Fact> {
+        let Bounds { lower, upper } = self.uncertain?.packets;
+        let text = format!("not certain: {} to {} packets", count(lower), count(upper));
+        let beyond = upper.saturating_sub(lower) as f64;
+        let is_small = beyond <= (1.0 - LISTED_MIN) * (self.seen.packets as f64 + beyond);
+        Some(Fact::new(text, if is_small { Verdict::Neutral } else { Verdict::Bad }))
     }
 
     fn attached(&self) -> Option<Fact> {

@@ -1,7 +1,7 @@
 //! Looks up the names of addresses, on separate threads, and only while the user wants them.
 //!
-//! The system's resolver answers: its hosts file, its name servers, and its other configured sources. It may take seconds
-//! for one address whose server is silent, so several look-ups are in flight at a time.
+//! The system's resolver answers: its hosts file, its name servers, and its other configured sources. It may take
+//! seconds for one address whose server is silent, so several look-ups are in flight at a time.
 
 use std::{
     collections::HashMap,

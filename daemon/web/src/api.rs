@@ -89,7 +89,8 @@ pub(crate) fn router(board: Arc<Board>, answers: Answers<Question>) -> Router {
 }
 
 async fn seconds(State(shared): State<Shared>, Extension(slot): Extension<Arc<ClientSlot>>) -> Response {
-    // A proxy would wait until its buffer is full, which takes many seconds. nginx and others do not if they are told so.
+    // A proxy would wait until its buffer is full, which takes many seconds. nginx and others do not if they are told
+    // so.
     let no_buffer = HeaderName::from_static("x-accel-buffering");
     let names = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store"), (no_buffer, "no")];
     match Seconds::of(&shared.board, slot) {

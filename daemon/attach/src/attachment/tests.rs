@@ -223,8 +223,8 @@ fn an_interface_is_known_again_after_another_one_had_its_place() {
     assert_eq!((unseen.counted.packets, unseen.beyond.packets), (7, 0), "the other one's packets are not its own");
 }
 
-/// A burst passes while the counts are read at the end of a window. At the end of the next one another process holds the
-/// kernel's lock, and nothing passes any more.
+/// A burst passes while the counts are read at the end of a window. At the end of the next one another process holds
+/// the kernel's lock, and nothing passes any more.
 #[test]
 fn packets_between_two_readings_may_have_been_missed_and_are_not_lost() {
     let at = |own: u64, seen: [u64; 2]| {

@@ -1,7 +1,7 @@
 //! The names of interfaces as text. The kernel takes any bytes but `/`, `:` and blanks.
 
-/// The text of a name. Bytes that are not UTF-8 are written as `\xff`. A `\` is written as `\x5c` where it would be read
-/// as such a byte, so different names have different texts.
+/// The text of a name. Bytes that are not UTF-8 are written as `\xff`. A `\` is written as `\x5c` where it would be
+/// read as such a byte, so different names have different texts.
 pub fn of_bytes(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

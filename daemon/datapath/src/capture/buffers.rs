@@ -1,8 +1,8 @@
 //! Finds the packets in a capture that were several on the wire.
 //!
-//! A host whose network card cuts packets (TSO, GSO) or joins them (LRO, GRO) captures buffers of up to 64 kB. A router that
-//! forwards sees them, too. Nothing in a capture says so. A buffer is too long for the link; but whether a link has an
-//! MTU above 1500 is not known either. What is known:
+//! A host whose network card cuts packets (TSO, GSO) or joins them (LRO, GRO) captures buffers of up to 64 kB. A router
+//! that forwards sees them, too. Nothing in a capture says so. A buffer is too long for the link; but whether a link
+//! has an MTU above 1500 is not known either. What is known:
 //!
 //! - A TCP packet has no more payload than its receiver has asked for (the MSS option of its SYN, RFC 9293 section
 //!   3.7.1). So if the SYN is in the capture, a longer one is cut into parts of this size: the fewest packets that it

@@ -11,8 +11,9 @@
 //! it is used. Before version 2.3, pcap had its two lengths swapped. Obsolete pcapng packet blocks still occur. And
 //! nothing may be allocated per packet.
 //!
-//! A packet's bytes are its *original* length, without what some link types put before the packet ([`link`]). If the capture states that frames include an FCS (the upper bits of
-//! pcap's link type, pcapng's `if_fcslen`), the FCS is counted, as in other tools.
+//! A packet's bytes are its *original* length, without what some link types put before the packet ([`link`]). If the
+//! capture states that frames include an FCS (the upper bits of pcap's link type, pcapng's `if_fcslen`), the FCS is
+//! counted, as in other tools.
 
 mod broken;
 mod buffer;

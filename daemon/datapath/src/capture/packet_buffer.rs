@@ -88,7 +88,8 @@ impl Waiting {
         Packet { captured: &self.captured, ..self.packet }
     }
 
-    /// The memory that it takes, including the overhead of the allocator and of the tree, whose nodes may be half empty.
+    /// The memory that it takes, including the overhead of the allocator and of the tree, whose nodes may be half
+    /// empty.
     const fn bytes(&self) -> usize {
         2 * (size_of::<Self>() + size_of::<(u64, u64)>()) + 16 + self.captured.len()
     }

@@ -4,8 +4,8 @@
 //! after all others, by more than all others cover, are strays as well: nobody can tell whether there was a pause or a
 //! wrong clock, and the time of nearly all packets is what a rate needs.
 
-use super::strays::BEHIND_NS;
-
+/// How much earlier than the packets before it a packet may be without being far, in nanoseconds: it is out of order.
+pub const BEHIND_NS: u64 = 60_000_000_000;
 /// At most this many stretches are known. If there are more, the two nearest become one.
 const STRETCHES_MAX: usize = 32;
 /// A stretch at an end of a capture has strays if the others have this many times its packets.

@@ -10,13 +10,15 @@
 
 use std::{collections::VecDeque, io::Read};
 
-use super::{Broken, Capture, Packet, packet_buffer::Waiting, span::Times};
+use super::{
+    Broken, Capture, Packet,
+    packet_buffer::Waiting,
+    span::{BEHIND_NS, Times},
+};
 
 /// How much later than the packets before it a packet may be without being far, in nanoseconds. A window needs a packet
 /// this much later than its end to be over.
 pub const AHEAD_NS: u64 = 10_000_000_000;
-/// How much earlier it may be, in nanoseconds: it is out of order.
-pub const BEHIND_NS: u64 = 60_000_000_000;
 /// This many of the following packets decide about a packet.
 const QUORUM: u32 = 100;
 /// At most this many packets are read ahead: both sides may have one less than they need.
@@ -57,8 +59,8 @@ impl<R: Read> Settled<R> {
         }
     }
 
-    /// When the next packet is due among those of other captures: at its time, or right after the packet before it if it
-    /// has none or is a stray. `None` at the end.
+    /// When the next packet is due among those of other captures: at its time, or right after the packet before it if
+    /// it has none or is a stray. `None` at the end.
     ///
     /// # Errors
     ///

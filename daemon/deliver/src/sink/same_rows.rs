@@ -3,8 +3,8 @@
 //! Counts and their bounds are added. Numbers of distinct values (`distinct`) cannot be added: two addresses of a
 //! network may have values in common. The merged number is at least the larger of the two, and at most their sum.
 //!
-//! A masked key stands for a network, and a list has only some of its addresses. So the upper bound of its row must have
-//! room for the addresses without a row ([`widen`]).
+//! A masked key stands for a network, and a list has only some of its addresses. So the upper bound of its row must
+//! have room for the addresses without a row ([`widen`]).
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -159,8 +159,8 @@ fn sort(rows: &mut [Value], order: Option<&str>) {
     }
 }
 
-/// Widens the upper bounds of rows with a masked key: whatever the lower bounds of the rows leave of the total may belong
-/// to addresses of that network without a row.
+/// Widens the upper bounds of rows with a masked key: whatever the lower bounds of the rows leave of the total may
+/// belong to addresses of that network without a row.
 pub(super) fn widen(rows: &mut Value, name: &str, total: Option<u64>) {
     let (Some(total), Some(rows)) = (total, rows.as_array_mut()) else { return };
     let lower = |row: &Value| row.get("beyond").unwrap_or(row)[name]["lower"].as_u64();

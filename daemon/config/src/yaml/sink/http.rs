@@ -130,8 +130,8 @@ impl Http {
     }
 }
 
-/// A URL in one of the ways in which it can be written (RFC 3986, section 6.2.2 and 6.2.3): the host in lower case, and no
-/// port that is the usual one.
+/// A URL in one of the ways in which it can be written (RFC 3986, section 6.2.2 and 6.2.3): the host in lower case, and
+/// no port that is the usual one.
 fn written_alike(url: &Uri) -> String {
     let usual = match url.scheme_str() {
         Some("https") => Some(443),

@@ -1,5 +1,5 @@
-//! Why a request got no answer, in words for the operator: the proxy is named, and a port that speaks another protocol is
-//! recognised.
+//! Why a request got no answer, in words for the operator: the proxy is named, and a port that speaks another protocol
+//! is recognised.
 
 use std::error::Error as _;
 
