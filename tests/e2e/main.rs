@@ -74,6 +74,7 @@ mod rates;
 mod reload;
 mod routing;
 mod sampling;
+mod sessions;
 mod sinks;
 mod sizes;
 mod stop;
@@ -128,6 +129,7 @@ const PATIENT: [Suite; 47] = [
     Suite { name: "nat", tests: nat::TESTS, requirements: nat::requirements },
     Suite::in_namespaces("default_route", default_route::TESTS),
     Suite::in_namespaces("following", following::TESTS),
+    Suite::in_namespaces("sessions", sessions::TESTS),
     Suite::in_namespaces("stuck", stuck::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
     Suite::in_namespaces("alerts", alerts::TESTS),

@@ -8,6 +8,7 @@ use weir_datapath::interface::Counts;
 use weir_system::{clock, text::with_causes};
 
 use super::{
+    arrivals::ShortLives,
     attachment::{Attachment, Departure},
     attachments::Attachments,
     error::AttachError,
@@ -83,6 +84,7 @@ impl Attachments<'_> {
             // The packets that the interface has counted until now were missed.
             self.begin_coverage();
         }
+        self.read_arrived();
         let Some(Some(attachment)) = self.slots.get_mut(slot) else { return Ok(()) };
         let (interface, direction) = (&attachment.name, attachment.way.name());
         let (ifindex, feeds) = (present.ifindex, attachment.feeds);
@@ -101,6 +103,7 @@ impl Attachments<'_> {
     }
 
     fn is_refused(&mut self, number: Number, error: AttachError) -> Result<(), AttachError> {
+        let is_vanishing = matches!(error, AttachError::Vanished(_));
         let of_others = self.shared.as_mut().and_then(|shared| shared.remove(number));
         let (rule, way, ifindex, name) = if let Some(member) = of_others {
             member.what()
@@ -110,8 +113,16 @@ impl Attachments<'_> {
             let Some(attachment) = place else { return Ok(()) };
             let Some(present) = attachment.here() else { return Ok(()) };
             let what = (attachment.rule, attachment.way, present.ifindex, attachment.name.clone());
+            if let Some(arrived) = attachment.arrived.take().filter(|_| is_vanishing) {
+                self.arrivals.put_back(present.ifindex, arrived.arrival);
+            }
+            let is_empty = attachment.short_lives == ShortLives::default();
             if attachment.is_refused() && !self.rules[attachment.rule].is_named() {
-                *place = None;
+                if is_empty {
+                    *place = None;
+                } else {
+                    attachment.obtained = Obtained::Gone;
+                }
             }
             self.forget(present.ifindex, what.1)?;
             what

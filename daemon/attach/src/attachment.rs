@@ -13,6 +13,7 @@ use weir_datapath::{kept::SlotState, tap::LinkAddress};
 use weir_system::clock;
 
 use super::{
+    arrivals::{Arrived, ShortLives},
     coverage::{Compared, Coverage, Finding, Reading, SeenPackets, Shortage, Unseen},
     netlink::{Device, XdpProgram},
     obtained::{Obtained, WAITS, kept_back, reason_for_missing},
@@ -66,6 +67,10 @@ pub struct Attachment {
     pub left: Option<Vanished>,
     /// What the interface counted, or may have counted, before it was attached again.
     missed: Unseen,
+    /// When and how its interface came, until that is in a report.
+    pub arrived: Option<Arrived>,
+    /// Interfaces that came and are gone again in this window.
+    pub short_lives: ShortLives,
     /// All packets that were seen in all windows so far.
     pub told: SeenPackets,
     /// Whether it was not attached, or attached to another interface, for a part of this window.
@@ -191,6 +196,8 @@ impl Attachment {
             nowhere: None,
             left: None,
             missed: Unseen::default(),
+            arrived: None,
+            short_lives: ShortLives::default(),
             told: SeenPackets::default(),
             changed: false,
             is_leaving: false,
@@ -389,7 +396,7 @@ impl Attachment {
     pub fn end(&mut self) -> Option<Present> {
         let here = self.here();
         (self.present, self.ordered, self.nowhere, self.strayed) = (None, None, None, None);
-        self.obtained = Obtained::Gone;
+        (self.obtained, self.arrived) = (Obtained::Gone, None);
         self.changed = true;
         here
     }
@@ -431,10 +438,12 @@ impl Attachment {
         if self.nowhere.take() == Some(present.ifindex) {
             self.watched.is_mended(now);
         } else {
-            self.watched = self.left.map_or_else(|| Watched::new(now), |left| Watched::returned(left.since, now));
+            let since = self.left.map(|left| left.since).or(self.arrived.map(|arrived| arrived.arrival.at));
+            self.watched = since.map_or_else(|| Watched::new(now), |since| Watched::returned(since, now));
             self.coverage = Coverage::default();
         }
         (self.present, self.ordered) = (Some(present), None);
+        self.begin_with_arrival();
     }
 
     /// Both counts of this attachment; `slot` is its slot.
@@ -457,7 +466,16 @@ impl Attachment {
     ) -> Option<Unseen> {
         self.told.add(counters.seen, counters.merged);
         let dropped = counters.lost[Loss::SocketDrop as usize].packets;
-        self.compare_with(self.reading(slot, readings), dropped, length)
+        let reading = self.reading(slot, readings);
+        let short_lives = self.end_short_lives(reading);
+        let unseen = if self.arrived.is_some() && self.present.is_some() && reading.is_none() {
+            // It is gone already: the kernel is about to report its last counts.
+            None
+        } else {
+            let unseen = self.compare_with(reading, dropped, length);
+            self.note_arrival_told(unseen)
+        };
+        self.add_short_lives(unseen, short_lives)
     }
 
     /// The same with a given reading at the end of the window, in which a packet socket dropped `dropped` packets.

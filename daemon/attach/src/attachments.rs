@@ -15,6 +15,7 @@ use weir_datapath::{counters::LiveCounters, directory::Directory, maps::Interfac
 use weir_system::{clock, log::Lasting};
 
 use super::{
+    arrivals::Arrivals,
     attacher::Attacher,
     attachment::{Attachment, Departure},
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
@@ -75,6 +76,8 @@ pub struct Attachments<'a> {
     pub(super) devices: Arc<Vec<Device>>,
     /// Interfaces that the kernel has reported gone since then.
     pub(super) gone: HashMap<u32, Departure>,
+    /// Interfaces that have come, and are not ordered yet.
+    pub(super) arrivals: Arrivals,
     /// When weir last missed news of interfaces.
     pub(super) missed_news_at: Option<Duration>,
     /// The interfaces that were renamed between the last two lists, with their own counts in the older list.
@@ -151,6 +154,7 @@ impl<'a> Attachments<'a> {
             shared: (config::slots(interfaces) > SharedSlot::SLOT).then(SharedSlot::default),
             devices: Arc::default(),
             gone: HashMap::new(),
+            arrivals: Arrivals::default(),
             missed_news_at: None,
             renamed: HashMap::new(),
             feeding: Feeding::default(),
@@ -245,6 +249,7 @@ impl<'a> Attachments<'a> {
         for counts in self.renamed.values_mut() {
             *counts = Default::default();
         }
+        self.arrivals.note_missed();
     }
 
     /// Whether an interface may have been deleted and created again while weir missed news.

@@ -96,6 +96,19 @@ pub struct Unseen {
     pub beyond: Tally,
 }
 
+impl Unseen {
+    /// Adds other packets.
+    pub const fn add(&mut self, other: Self) {
+        self.counted.add(other.counted);
+        self.beyond.add(other.beyond);
+    }
+}
+
+/// The packets that were not seen between two readings.
+pub fn unseen_between(earlier: &Reading, later: &Reading) -> Unseen {
+    Passed::between(earlier, later).map_or_else(Unseen::default, |passed| passed.unseen(false))
+}
+
 /// Whether packets are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shortage {

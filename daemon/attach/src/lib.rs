@@ -1,7 +1,7 @@
 //! Attaches programs to interfaces, and follows interfaces that appear, vanish, return or are renamed.
 //!
 //! [`Attachments`] is the coordinator's side: one slot for each direction of each measured interface (`slots`), and its
-//! state (`attachment`). [`Attacher`] is a thread. It owns everything that is attached, and makes the system calls for
+//! state (`attachment`). `arrivals` are interfaces that come, with what they carry before weir is attached. [`Attacher`] is a thread. It owns everything that is attached, and makes the system calls for
 //! which the kernel takes its configuration lock, which other processes may hold for seconds. `tasks` are the messages
 //! between the two; the coordinator never waits for more than a moment.
 //!
@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod arrivals;
 mod attacher;
 mod attachment;
 mod attachments;

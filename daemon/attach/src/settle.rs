@@ -15,6 +15,7 @@ use weir_config::{
 use weir_system::clock;
 
 use super::{
+    arrivals::Arrived,
     attachment::{Attachment, Departure, Fate, Ordered, Present},
     attachments::{Attachments, Going},
     error::AttachError,
@@ -33,6 +34,7 @@ impl Attachments<'_> {
     /// Applies this list of interfaces: releases interfaces that are gone or no longer wanted, and orders missing ones.
     pub(super) fn settle(&mut self, devices: Vec<Device>, sources: Sources) -> Result<(), AttachError> {
         self.note_renamed(&devices);
+        self.note_listed(&devices);
         self.devices = Arc::new(devices);
         let devices = self.devices.clone();
         let wanted = self.wanted(&devices);
@@ -44,6 +46,7 @@ impl Attachments<'_> {
         }
         self.feed()?;
         self.order_missing(&wanted)?;
+        self.arrivals.forget(&devices);
         let now = clock::now().monotonic;
         for attachment in self.slots.iter_mut().filter(|one| one.here().is_none()) {
             attachment.is_absent(now);
@@ -52,6 +55,7 @@ impl Attachments<'_> {
         self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
         self.warn_of_generic(&devices);
         self.begin_coverage();
+        self.read_arrived();
         Ok(())
     }
 
@@ -110,6 +114,7 @@ impl Attachments<'_> {
         self.slots.pass_on(&self.rules, wanted, &gone);
         let now = clock::now().monotonic;
         for (slot, attachment) in self.slots.numbered() {
+            let departs = attachment.departs(self.readings.seen_of(slot));
             let elsewhere = attachment.nowhere.or(attachment.ordered.map(|ordered| ordered.present.ifindex));
             let ended = if elsewhere.is_some_and(|ifindex| !is_wanted(ifindex, attachment.way)) {
                 attachment.end()
@@ -148,6 +153,9 @@ impl Attachments<'_> {
                 }
             };
             if let Some(Present { ifindex, number, .. }) = ended {
+                if let Some(departed) = departs {
+                    self.arrivals.depart(ifindex, attachment.way, departed);
+                }
                 self.going.insert(number, Going { slot, ifindex, way: attachment.way });
                 self.thread.put(Task::Detach(number));
             }
@@ -251,7 +259,8 @@ impl Attachments<'_> {
             // It is not added to the programs' table: interfaces that are not in the table belong to the shared slot.
             None => {
                 let Some(shared) = &mut self.shared else { return Err(AttachError::NoSlot(device.name.clone())) };
-                if shared.take(wanted, number, feeds, urgency == Urgency::Refused) {
+                let arrival = self.arrivals.get(device.ifindex);
+                if shared.take(wanted, number, feeds, urgency == Urgency::Refused, arrival) {
                     warn!(
                         interface = %device.name, direction = way.name(),
                         "all {INTERFACES_MAX} accounts of interfaces are in use: this interface and further ones share \
@@ -287,7 +296,12 @@ impl Attachments<'_> {
         let attachment = place.get_or_insert_with(|| Attachment::new(rule, &device.name, way));
         (attachment.rule, attachment.feeds) = (rule, feeds);
         attachment.call(device, &self.rules[rule]);
-        attachment.note_seen(if by_socket { attachment.told } else { self.readings.seen_of(slot) });
+        let seen = if by_socket { attachment.told } else { self.readings.seen_of(slot) };
+        attachment.note_seen(seen);
+        // The comparison with what was known of an interface that weir waits for covers its arrival, too.
+        let arrival = self.arrivals.get(device.ifindex).filter(|_| attachment.left.is_none());
+        let listed = device.counts.unwrap_or_default()[way as usize];
+        attachment.arrived = arrival.map(|arrival| Arrived { arrival, seen, listed, begun: None });
         let (present, before) = (
             Present {
                 ifindex: device.ifindex,

@@ -15,8 +15,9 @@ use weir_datapath::interface::{Counts, MeasuredInterface};
 use weir_system::clock;
 
 use super::{
+    arrivals::Arrival,
     attachment::Departure,
-    coverage::Shortage,
+    coverage::{Shortage, Unseen},
     netlink::Device,
     obtained::{Obtained, WAITS},
     plan::{PlannedAttachment, successor},
@@ -39,6 +40,8 @@ pub struct SharedSlot {
     counted_buffers: bool,
     /// How long a member may have been blind in this window.
     blind: Option<Duration>,
+    /// What was not seen of interfaces that came and went in this window.
+    short_lives: Unseen,
 }
 
 /// One direction of an interface that shares the slot.
@@ -56,8 +59,10 @@ pub struct Member {
     feeds: Feeds,
     /// The state of its position.
     pub watched: Watched,
-    /// The interface's own count at the last window's edge.
+    /// The interface's own count at the last window's edge, or at least that when it came.
     own: Option<Tally>,
+    /// When the interface came, until that is in a report.
+    arrived: Option<Duration>,
 }
 
 impl SharedSlot {
@@ -85,13 +90,21 @@ impl SharedSlot {
     }
 
     /// Adds a member that is about to be attached; returns whether it is the first.
-    pub fn take(&mut self, wanted: &PlannedAttachment<'_>, number: Number, feeds: Feeds, was_refused: bool) -> bool {
+    pub fn take(
+        &mut self,
+        wanted: &PlannedAttachment<'_>,
+        number: Number,
+        feeds: Feeds,
+        was_refused: bool,
+        arrival: Option<Arrival>,
+    ) -> bool {
         let is_first = self.members.is_empty();
         let PlannedAttachment { rule, device, way, .. } = *wanted;
         let (ifindex, name) = (device.ifindex, device.name.clone());
         let (obtained, watched) = (Obtained::Waiting, Watched::new(clock::now().monotonic));
         self.numbers.insert((ifindex, way), number);
-        let member = Member { rule, ifindex, way, name, obtained, was_refused, feeds, watched, own: None };
+        let (own, arrived) = (arrival.map(|arrival| arrival.least(way)), arrival.map(|arrival| arrival.at));
+        let member = Member { rule, ifindex, way, name, obtained, was_refused, feeds, watched, own, arrived };
         self.members.insert(number, member);
         self.note();
         is_first
@@ -110,7 +123,10 @@ impl SharedSlot {
     /// A member was attached in this way.
     pub fn is_attached(&mut self, number: Number, obtained: Obtained) {
         if let Some(member) = self.members.get_mut(&number) {
-            (member.obtained, member.watched) = (obtained, Watched::new(clock::now().monotonic));
+            let now = clock::now().monotonic;
+            let new = || Watched::new(now);
+            member.obtained = obtained;
+            member.watched = member.arrived.map_or_else(new, |arrived| Watched::returned(arrived, now));
         }
         self.note();
     }
@@ -158,17 +174,41 @@ impl SharedSlot {
 
     /// The packets that may have been missed while members were blind. weir does not know which packets of the slot are
     /// theirs, so this may be everything that their interfaces counted.
-    pub fn missed(&mut self, readings: &Readings<'_>) -> Tally {
-        let mut missed = Tally::default();
-        for member in self.members.values_mut() {
+    pub fn missed(&mut self, readings: &Readings<'_>) -> Unseen {
+        let mut missed = std::mem::take(&mut self.short_lives);
+        for member in self.members.values_mut().filter(|member| member.arrived.is_none() || !member.is_waiting()) {
             let now = readings.own((&member.name, member.ifindex), member.way);
+            if now.is_none() && member.arrived.is_some() {
+                // It is gone already: the kernel is about to report its last counts.
+                continue;
+            }
+            member.arrived = None;
             let before = std::mem::replace(&mut member.own, now);
             if let Some(blind) = member.watched.close(Shortage::Certain, clock::now().monotonic) {
                 self.blind = self.blind.max(Some(blind));
-                missed.add(now.unwrap_or_default().since(before.unwrap_or_default()));
+                missed.beyond.add(now.unwrap_or_default().since(before.unwrap_or_default()));
             }
         }
         missed
+    }
+
+    /// Notes what the interface with this index had counted in each direction when it went. Which packets of the slot
+    /// are its own is not known, so weir may have missed all that it carried since it came.
+    pub fn note_last_counts(&mut self, ifindex: u32, counts: [Tally; 2], now: Duration) {
+        for way in [Way::Ingress, Way::Egress] {
+            let number = self.numbers.get(&(ifindex, way));
+            let Some(member) = number.and_then(|number| self.members.get_mut(number)) else { continue };
+            let Some(arrived) = member.arrived.take() else { continue };
+            let carried = counts[way as usize].since(member.own.unwrap_or_default());
+            self.short_lives.beyond.add(carried);
+            self.blind = self.blind.max(Some(now.saturating_sub(arrived)));
+        }
+    }
+
+    /// Notes an interface that would have been a member, and was gone before.
+    pub fn note_never_measured(&mut self, unseen: Unseen, blind: Duration) {
+        self.short_lives.add(unseen);
+        (self.blind, self.had_one) = (self.blind.max(Some(blind)), true);
     }
 
     /// What currently keeps weir from seeing all packets of a member.
@@ -259,7 +299,7 @@ mod tests {
         let wanted = wanted(&rules, &devices, true);
         let (mut others, ledger) = (SharedSlot::default(), Ledger::default());
         assert_eq!(others.close(&ledger), None, "there was no member");
-        let mut take = |(number, wanted)| others.take(wanted, number, Feeds::All, false);
+        let mut take = |(number, wanted)| others.take(wanted, number, Feeds::All, false, None);
         let first: Vec<_> = (1..).zip(&wanted).map(&mut take).collect();
         assert_eq!(first, [true, false, false, false]);
         let listed = others.close(&ledger).unwrap();
@@ -289,7 +329,7 @@ mod tests {
         let rules = [Interface { name: "e*".to_owned(), mode: Mode::Auto, direction: Direction::Ingress, feeds: None }];
         let devices = [Device { ifindex: 3, name: "e3".to_owned(), hardware: 1, ..Device::default() }];
         let mut others = SharedSlot::default();
-        others.take(&wanted(&rules, &devices, true)[0], 1, Feeds::All, false);
+        others.take(&wanted(&rules, &devices, true)[0], 1, Feeds::All, false, None);
         others.is_attached(1, Obtained::Generic);
         assert_eq!(others.close(&Ledger::default()).unwrap().counts, Counts::Buffers);
     }

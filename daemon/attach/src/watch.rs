@@ -249,6 +249,11 @@ impl Watched {
         self.was_wrong_before
     }
 
+    /// How long it saw no packets in the open window, at most. That is accounted for elsewhere.
+    pub const fn take_blind(&mut self) -> Duration {
+        std::mem::replace(&mut self.blind, Duration::ZERO)
+    }
+
     /// Whether it may have been blind in the open window.
     pub const fn was_wrong(&self) -> bool {
         !self.blind.is_zero() || !self.obscured.is_zero()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{debug, warn};
 use weir_common::{
     control::Feeds,
-    ledger::{Counters, Ledger, Tally},
+    ledger::{Counters, Ledger},
 };
 use weir_config::interface::Way;
 use weir_datapath::{edge::Edge, interface::MeasuredInterface, kept::SlotState, syscall::Hook};
@@ -76,7 +76,8 @@ impl Attachments<'_> {
             }
         }
         if let Some(shared) = &mut self.shared {
-            edge.miss(SharedSlot::SLOT, Tally::default(), shared.missed(&self.readings), false);
+            let missed = shared.missed(&self.readings);
+            edge.miss(SharedSlot::SLOT, missed.counted, missed.beyond, false);
         }
     }
 
@@ -86,7 +87,8 @@ impl Attachments<'_> {
             let blind = "was blind for a moment, and sees all packets again";
             let trouble = match (one.watched.trouble().or(one.kept_back.as_deref()), one.watched.was_wrong()) {
                 (Some(trouble), _) => trouble,
-                (None, true) if one.watched.reason().is_none() => blind,
+                // An interface that has just come is no trouble: its ledger has what it carried before.
+                (None, true) if one.watched.reason().is_none() && one.arrived.is_none() => blind,
                 _ => return None,
             };
             Some(format!("{} ({}): {trouble}", one.name, one.way.name()))
@@ -103,8 +105,8 @@ impl Attachments<'_> {
     }
 
     /// What was measured in a window with these ledgers, by slot, and how completely. Frees the slots of interfaces
-    /// that are gone for good.
-    pub fn close(&mut self, ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
+    /// that are gone for good, unless it `keeps_slots` because some of their packets are still to come.
+    pub fn close(&mut self, ledgers: &[Ledger], keeps_slots: bool) -> Vec<MeasuredInterface> {
         let mut all = Vec::new();
         for slot in 0..self.slots.len() {
             let Some(place) = self.slots.get_mut(slot) else { continue };
@@ -133,7 +135,10 @@ impl Attachments<'_> {
             // An interface may still count a packet while it is being detached.
             let is_going = self.going.values().any(|going| going.slot == slot);
             let is_over = attachment.here().is_none() && attachment.nowhere.is_none() && !is_going;
-            if attachment.is_leaving && !is_going || is_over && !self.rules[attachment.rule].is_named() {
+            let is_free = attachment.is_leaving && !is_going || is_over && !self.rules[attachment.rule].is_named();
+            if is_free && keeps_slots {
+                attachment.obtained = Obtained::Gone;
+            } else if is_free {
                 *place = None;
             }
         }

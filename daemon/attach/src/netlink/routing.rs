@@ -99,13 +99,15 @@ pub struct XdpProgram {
 }
 
 /// What happened to an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The interface with this index was deleted.
-    Deleted(u32),
-    /// The interface with this index has moved to another network namespace.
-    Moved(u32),
-    /// An interface is new or has changed.
+    /// This interface was deleted. It has its last counts.
+    Deleted(Box<Device>),
+    /// This interface has moved to another network namespace. It has its last counts here.
+    Moved(Box<Device>),
+    /// This interface is new, or its description has changed.
+    Described(Box<Device>),
+    /// Something else about the interfaces has changed.
     Changed,
     /// So much happened that the kernel could not report everything.
     Missed,
@@ -282,7 +284,12 @@ fn read_news(message: &Message<'_>) -> Option<News> {
         RTM_DELLINK if message.body.first() == Some(&0) => {
             let ifindex = word(message.body, 4)?;
             let has_moved = value(message.body.get(LINK_BYTES..)?, IFLA_NEW_NETNSID).is_some();
-            Some(if has_moved { News::Moved(ifindex) } else { News::Deleted(ifindex) })
+            let device = read_device(message.body).unwrap_or_else(|| Device { ifindex, ..Device::default() });
+            Some(if has_moved { News::Moved(device.into()) } else { News::Deleted(device.into()) })
+        }
+        // Messages about the ports of a bridge have another family, and no counts.
+        RTM_NEWLINK if message.body.first() == Some(&0) => {
+            Some(read_device(message.body).map_or(News::Changed, |device| News::Described(device.into())))
         }
         RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR => Some(News::Changed),
         _ => None,
@@ -482,11 +489,20 @@ mod tests {
     #[test]
     fn kinds_of_news_are_distinguished() {
         let tell = |bytes: &[u8]| messages(bytes).find_map(|message| read_news(&message));
-        assert_eq!(tell(&told(RTM_DELLINK, 0, &[])), Some(News::Deleted(7)));
+        let unnamed = Box::new(Device { ifindex: 7, ..Device::default() });
+        assert_eq!(tell(&told(RTM_DELLINK, 0, &[])), Some(News::Deleted(unnamed.clone())));
         let moved = told(RTM_DELLINK, 0, &[attribute(IFLA_NEW_NETNSID, &3_u32.to_ne_bytes())]);
-        assert_eq!(tell(&moved), Some(News::Moved(7)));
+        assert_eq!(tell(&moved), Some(News::Moved(unnamed)));
+        let counters: Vec<u8> = (11_u64..15).flat_map(u64::to_ne_bytes).collect();
+        let last = [attribute(IFLA_IFNAME, b"ppp0\0"), attribute(IFLA_STATS64, &counters)];
+        let counts = Some([Tally::new(11, 13), Tally::new(12, 14)]);
+        match tell(&told(RTM_DELLINK, 0, &last)) {
+            Some(News::Deleted(device)) => assert_eq!((device.name.as_str(), device.counts), ("ppp0", counts)),
+            other => panic!("{other:?}"),
+        }
         assert_eq!(tell(&told(RTM_DELLINK, 7, &[])), Some(News::Changed), "the port left a bridge");
-        assert_eq!(tell(&a_vlan()), Some(News::Changed));
+        assert!(matches!(tell(&a_vlan()), Some(News::Described(device)) if device.name == "wan0.7"));
+        assert_eq!(tell(&told(RTM_NEWLINK, 7, &[])), Some(News::Changed), "a port of a bridge");
         assert_eq!(tell(&told(DONE, 0, &[])), None);
     }
 
