@@ -76,6 +76,8 @@ pub enum Command {
     Reload(ReloadArgs),
     /// Make the running weir detach from interfaces, and remove filters that a killed weir left at tc hooks (as root)
     Detach(DetachArgs),
+    /// Make the running weir attach again to interfaces that it was told to detach from
+    Attach(AttachArgs),
     /// Show or remove reports that wait on disk for a sink
     #[command(subcommand)]
     Spool(SpoolCommand),
@@ -291,12 +293,29 @@ pub struct ReloadArgs {
 /// `weir detach`.
 #[derive(Args, Debug)]
 pub struct DetachArgs {
-    /// Only from these interfaces [default: all]
+    /// From these interfaces
     #[arg(value_name = "IFACE")]
     pub interfaces: Vec<String>,
+    /// From all interfaces, also those that appear later
+    #[arg(long, conflicts_with_all = ["interfaces", "leftovers"])]
+    pub all: bool,
     /// Only remove what a killed weir left; do not ask the running one to detach
     #[arg(long)]
     pub leftovers: bool,
+    /// The weir to query.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+}
+
+/// `weir attach`.
+#[derive(Args, Debug)]
+pub struct AttachArgs {
+    /// To these interfaces
+    #[arg(value_name = "IFACE")]
+    pub interfaces: Vec<String>,
+    /// To all interfaces that it was told to detach from
+    #[arg(long, conflicts_with = "interfaces")]
+    pub all: bool,
     /// The weir to query.
     #[command(flatten)]
     pub socket: SocketArgs,

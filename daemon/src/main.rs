@@ -11,19 +11,18 @@ use std::{
     sync::Arc,
 };
 
-use clap::Parser;
 use crossbeam::channel::TryRecvError;
 use rustix::{io::Errno, thread::CapabilitySet};
 use weir::{
     cli::{
-        AskArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, KeyCommand, KeyIdArgs, KeyNewArgs,
-        ReloadArgs, ReplayArgs, ReportArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand, SpoolListArgs,
-        SpoolPlaceArgs, SpoolRemoveArgs, StatusArgs, TopArgs,
+        AskArgs, AttachArgs, CheckArgs, Cli, Command, ConfigArgs, DetachArgs, DoctorArgs, KeyCommand, KeyIdArgs,
+        KeyNewArgs, ReloadArgs, ReplayArgs, ReportArgs, RunArgs, Schema, SocketArgs, SpoolArgs, SpoolCommand,
+        SpoolListArgs, SpoolPlaceArgs, SpoolRemoveArgs, StatusArgs, TopArgs,
     },
     control::{
         Directory,
         client::{self, AskError},
-        protocol::{self, Detached, KeyAnswers},
+        protocol::{self, Attached, Detached, KeyAnswers},
     },
     coordinator::MeasureError,
     doctor::{
@@ -58,7 +57,7 @@ use weir_datapath::{
     object_sha256, tap,
 };
 use weir_deliver::{
-    sink::{self, OpenError},
+    sink,
     spool::{
         command::{self, SpoolError, Spools},
         root::SpoolRoot,
@@ -69,11 +68,13 @@ use weir_report::{LiveAnswers, schema, sketches, write_answers};
 use weir_system::{
     clock,
     exit::Exit,
-    log::{self, Format, say},
+    log::{self, Format, say, say_lines},
     numbers::mebibytes,
     privileges::way_out,
     sandbox::{self, Origin},
+    screen::{self, Screen, command_line},
     signals::{self, Signals},
+    text::escaped,
 };
 
 /// The default path of the configuration.
@@ -90,7 +91,7 @@ struct Failure {
 }
 
 fn main() -> ExitCode {
-    let Cli { command, version, verbose } = Cli::parse();
+    let Cli { command, version, verbose } = command_line();
     let Some(command) = command else { return ExitCode::from(print_version(version, verbose) as u8) };
     let result = match command {
         Command::Run(args) => run(args),
@@ -103,6 +104,7 @@ fn main() -> ExitCode {
         Command::Ask(args) => ask(args),
         Command::Reload(args) => reload(&args),
         Command::Detach(args) => detach(&args),
+        Command::Attach(args) => attach(&args),
         Command::Spool(command) => spool(&command),
         Command::Key(command) => key(command),
         Command::Schema(Schema::Report) => print(schema::REPORT.trim_end()),
@@ -118,8 +120,12 @@ fn main() -> ExitCode {
         // `Done` with an error is a closed pipe: the reader of the output, such as `head`, has ended.
         if exit != Exit::Done {
             // A configuration's mistakes begin with file and line, where editors look for them.
-            let program = if error.is::<Mistakes>() { "" } else { "weir: " };
-            say(format_args!("{program}{error:#}"));
+            match error.is::<Mistakes>() {
+                true => say_lines(&error.to_string()),
+                // A running weir refuses a configuration with all its mistakes.
+                false if error.is::<AskError>() => say_lines(&format!("weir: {error:#}")),
+                false => say(format_args!("weir: {error:#}")),
+            }
         }
         exit
     });
@@ -328,15 +334,21 @@ fn check(CheckArgs { file, config, cpus }: &CheckArgs) -> Result<Exit, Failure> 
     let mut wrong = sink::check(&config.sinks).map_err(RunError::from)?;
     let spool = config.files(Some(&state_directory)).spool;
     wrong.extend(spool.and_then(|folder| SpoolRoot::check(&folder).err()).map(|why| format!("spool.path: {why}")));
+    for one in &mut wrong {
+        one.push_str(": reports will wait until that is fixed");
+    }
+    wrong.extend(
+        weir_web::check(&config.web).err().map(|why| format!("web: {why}: there will be no page until a restart")),
+    );
     for one in &wrong {
-        say(format_args!("weir: {one}: reports will wait until that is fixed"));
+        say(format_args!("weir: {one}"));
     }
     Ok(if wrong.is_empty() { exit } else { Exit::Broken })
 }
 
 /// What a configuration means, and how much memory it needs on a machine with this many CPUs.
 fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure> {
-    config.hash_key.check_kept().map_err(RunError::from)?;
+    config.hash_key.check().map_err(RunError::from)?;
     let cpus = match cpus {
         Some(count) => Cpus::of(count),
         None => Cpus::of_this_machine().map_err(RunError::from)?,
@@ -396,7 +408,11 @@ fn examine(DoctorArgs { interfaces, config, json, bundle }: DoctorArgs) -> Resul
         config.interfaces = named(interfaces)?;
     }
     let diagnosis = doctor::examine(&config);
-    let written = if json { diagnosis.write_json(&mut io::stdout()) } else { writeln!(io::stdout(), "{diagnosis}") };
+    let written = if json {
+        diagnosis.write_json(&mut Screen::stdout(screen::Form::Json))
+    } else {
+        writeln!(Screen::stdout(screen::Form::Text), "{diagnosis}")
+    };
     written.map_err(ReplayError::from)?;
     if let Some(path) = bundle {
         write_bundle(&path, &config, &diagnosis)?;
@@ -470,22 +486,22 @@ fn ask(AskArgs { keys, live, socket: args, json }: AskArgs) -> Result<Exit, Fail
     }
     let asked = client::ask(&socket(&args)?, protocol::Command::Ask { keys, live })?;
     if json {
-        return print(asked);
+        return print_json(asked);
     }
     if live {
         let open: LiveAnswers = show::understood(&asked)?;
-        write_answers(&open.so_far(), &open.answers, show::style(), &mut io::stdout()).map_err(ReplayError::from)?;
+        write_answers(&open.so_far(), &open.answers, show::style(), &mut show::tables()).map_err(ReplayError::from)?;
         return Ok(Exit::Done);
     }
     let KeyAnswers { report_id: _, window, answers } = show::understood(&asked)?;
-    write_answers(&window, &answers, show::style(), &mut io::stdout()).map_err(ReplayError::from)?;
+    write_answers(&window, &answers, show::style(), &mut show::tables()).map_err(ReplayError::from)?;
     Ok(Exit::Done)
 }
 
 fn reload(ReloadArgs { socket: args, json }: &ReloadArgs) -> Result<Exit, Failure> {
     let answer = client::ask(&socket(args)?, protocol::Command::Reload)?;
     if *json {
-        return print(answer);
+        return print_json(answer);
     }
     let reloaded: Reloaded = show::understood(&answer)?;
     print(reloaded.at(clock::now().wall))
@@ -493,7 +509,14 @@ fn reload(ReloadArgs { socket: args, json }: &ReloadArgs) -> Result<Exit, Failur
 
 /// Tells the running weir to detach, if there is one. Then removes leftovers at the tc hooks, but no filter that
 /// another weir still uses.
-fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &DetachArgs) -> Result<Exit, Failure> {
+fn detach(args: &DetachArgs) -> Result<Exit, Failure> {
+    let DetachArgs { interfaces, all, leftovers: only_leftovers, socket: args } = args;
+    if interfaces.is_empty() && !all && !only_leftovers {
+        return Err(unnamed(
+            "`weir detach eth0` detaches from eth0, `weir detach --all` from all interfaces, and `weir detach \
+             --leftovers` only removes what a killed weir left at tc hooks",
+        ));
+    }
     if !only_leftovers && tell_to_detach(interfaces, args)? && !interfaces.is_empty() {
         return Ok(Exit::Done);
     }
@@ -526,7 +549,7 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
         leftover.remove_if_left().map_err(|error| {
             impossible(anyhow::anyhow!("cannot remove weir's filter from {name} ({direction}): {error}"))
         })?;
-        print(match (leftover.is_used, leftover.owner) {
+        print_line(match (leftover.is_used, leftover.owner) {
             (false, _) => format!("{name} ({direction}): removed"),
             (true, Some(pid)) => {
                 format!("{name} ({direction}): stays, because the weir with process id {pid} still uses it")
@@ -546,6 +569,34 @@ fn detach(DetachArgs { interfaces, leftovers: only_leftovers, socket: args }: &D
     }
 }
 
+/// The refusal of a command that changes interfaces and names none.
+fn unnamed(what_to_write: &str) -> Failure {
+    let error = anyhow::anyhow!("name the interfaces (`weir status` lists them), or write `--all`: {what_to_write}");
+    Failure { exit: Exit::Usage, error }
+}
+
+/// Tells the running weir to attach again.
+fn attach(AttachArgs { interfaces, all, socket: args }: &AttachArgs) -> Result<Exit, Failure> {
+    if interfaces.is_empty() && !all {
+        return Err(unnamed(
+            "`weir attach eth0` attaches to eth0 again, `weir attach --all` to all interfaces that weir was told to \
+             detach from",
+        ));
+    }
+    let told = client::ask(&socket(args)?, protocol::Command::Attach { interfaces: interfaces.clone() })?;
+    let Attached { pid, to, missing } = show::understood(&told)?;
+    if to.is_empty() && missing.is_empty() {
+        return print(format!("the weir with process id {pid} was not told to detach from any interface"));
+    }
+    for one in to {
+        print_line(format!("{one}: the weir with process id {pid} measures it again"))?;
+    }
+    for one in &missing {
+        say(format_args!("weir: {one}"));
+    }
+    Ok(if missing.is_empty() { Exit::Done } else { Exit::Broken })
+}
+
 /// Tells the running weir to detach. Returns whether there was one.
 fn tell_to_detach(interfaces: &[String], args: &SocketArgs) -> Result<bool, Failure> {
     let path = match socket(args) {
@@ -555,14 +606,26 @@ fn tell_to_detach(interfaces: &[String], args: &SocketArgs) -> Result<bool, Fail
         Err(failure) => return Err(failure),
     };
     let told = match client::ask(&path, protocol::Command::Detach { interfaces: interfaces.to_vec() }) {
-        Err(AskError::NotThere(_) | AskError::Gone(_)) if args.socket.is_none() => return Ok(false),
+        Err(gone @ (AskError::NotThere(_) | AskError::Gone(_))) if args.socket.is_none() => {
+            say(format_args!("weir: {gone}. So this only removes what a killed weir left at tc hooks (`--leftovers`)"));
+            return Ok(false);
+        }
+        Err(gone @ (AskError::NotThere(_) | AskError::Gone(_))) => {
+            return Err(Failure {
+                exit: Exit::Impossible,
+                error: anyhow::anyhow!(
+                    "{gone}. If it was killed, its filters may still be at tc hooks: `weir detach --leftovers` removes \
+                     them"
+                ),
+            });
+        }
         told => told?,
     };
     let Detached { pid, from } = show::understood(&told)?;
     for one in from {
-        print(format!(
-            "{one}: detached; the weir with process id {pid} leaves it alone until it is restarted, or reloads a \
-             configuration with other `interfaces`"
+        print_line(format!(
+            "{one}: detached; the weir with process id {pid} leaves it alone until `weir attach`, a restart, or a \
+             reload with other `interfaces`"
         ))?;
     }
     Ok(true)
@@ -579,7 +642,8 @@ fn spool(command: &SpoolCommand) -> Result<Exit, Failure> {
         SpoolError::NotThere { .. } => Failure { exit: Exit::Usage, error: error.into() },
         _ => impossible(error),
     })?;
-    let mut out = io::stdout().lock();
+    let is_json = matches!(command, SpoolCommand::Ls(SpoolListArgs { json: true, .. }) | SpoolCommand::Cat(_));
+    let mut out = Screen::stdout(if is_json { screen::Form::Json } else { screen::Form::Text });
     let mut exit = Exit::Done;
     match command {
         SpoolCommand::Ls(SpoolListArgs { json, .. }) => {
@@ -602,7 +666,7 @@ fn spool(command: &SpoolCommand) -> Result<Exit, Failure> {
             for item in &items {
                 if spools.retry(item).map_err(impossible)? {
                     wanted += 1;
-                    writeln!(out, "{}: will send {} again with its next report", item.sink, item.id)
+                    writeln!(out, "{}: will send {} again with its next report", escaped(&item.sink), item.id)
                         .map_err(ReplayError::from)?;
                 }
             }
@@ -613,7 +677,7 @@ fn spool(command: &SpoolCommand) -> Result<Exit, Failure> {
         SpoolCommand::Rm(_) => {
             for item in &items {
                 spools.remove(item).map_err(impossible)?;
-                writeln!(out, "{}: removed {}", item.sink, item.id).map_err(ReplayError::from)?;
+                writeln!(out, "{}: removed {}", escaped(&item.sink), item.id).map_err(ReplayError::from)?;
             }
         }
     }
@@ -697,7 +761,20 @@ fn chosen(format: Option<Format>) -> Result<Format, Failure> {
 }
 
 fn print(text: impl fmt::Display) -> Result<Exit, Failure> {
-    writeln!(io::stdout(), "{text}").map_err(ReplayError::from)?;
+    print_as(screen::Form::Text, text)
+}
+
+/// Prints one line. A name in it cannot begin another line.
+fn print_line(text: impl fmt::Display) -> Result<Exit, Failure> {
+    print(escaped(&text.to_string()))
+}
+
+fn print_json(json: impl fmt::Display) -> Result<Exit, Failure> {
+    print_as(screen::Form::Json, json)
+}
+
+fn print_as(form: screen::Form, text: impl fmt::Display) -> Result<Exit, Failure> {
+    writeln!(Screen::stdout(form), "{text}").map_err(ReplayError::from)?;
     Ok(Exit::Done)
 }
 
@@ -707,8 +784,8 @@ impl From<RunError> for Failure {
             RunError::Attach(AttachError::NotFound { .. })
             | RunError::Key(_)
             | RunError::Geo(_)
-            | RunError::Budget(_)
-            | RunError::Sink(OpenError::Http(_)) => Exit::Usage,
+            | RunError::Budget(_) => Exit::Usage,
+            RunError::Sink(error) if error.is_mistake() => Exit::Usage,
             RunError::Kernel(_)
             | RunError::Taken(_)
             | RunError::Attach(_)

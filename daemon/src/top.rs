@@ -18,7 +18,7 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use jiff::Timestamp;
 use weir_common::ledger::Tally;
 use weir_config::Config;
-use weir_report::{FromJson, InterfaceSecond, Live as Open, LiveAnswers, Report, SECOND_SCHEMA, Second};
+use weir_report::{FromJson, InterfaceSecond, Length, Live as Open, LiveAnswers, Report, SECOND_SCHEMA, Second};
 use weir_system::clock;
 use weir_top::{KeyDetails, Request, Source, Update};
 
@@ -167,7 +167,7 @@ fn look_up(socket: &Path, key: String, is_open: bool) -> Update {
         let read = |error: serde_json::Error| error.to_string();
         Ok(if is_open {
             let LiveAnswers { window, answers, .. } = LiveAnswers::from_json(answer.get().as_bytes()).map_err(read)?;
-            (answers, window.seconds)
+            (answers, Length::new(window.seconds))
         } else {
             let KeyAnswers { window, answers, .. } = KeyAnswers::from_json(answer.get().as_bytes()).map_err(read)?;
             (answers, window.seconds)
@@ -175,7 +175,7 @@ fn look_up(socket: &Path, key: String, is_open: bool) -> Update {
     });
     Update::KeyDetails(match known {
         Ok((rows, seconds)) => KeyDetails { key, rows: Ok(rows), seconds },
-        Err(why) => KeyDetails { key, rows: Err(why), seconds: 0.0 },
+        Err(why) => KeyDetails { key, rows: Err(why), seconds: Length::default() },
     })
 }
 
@@ -377,7 +377,9 @@ mod tests {
         let requests = answering(send, move |request| {
             let _ = may_begin.recv();
             match request {
-                Request::Key { key, .. } => Update::KeyDetails(KeyDetails { key, rows: Ok(Vec::new()), seconds: 1.0 }),
+                Request::Key { key, .. } => {
+                    Update::KeyDetails(KeyDetails { key, rows: Ok(Vec::new()), seconds: Length::new(1.0) })
+                }
                 Request::Past(look) => Update::Past(look, Err("none".to_owned())),
                 Request::PastOfKey { key, .. } => Update::PastOfKey(key, Err("none".to_owned())),
             }

@@ -64,7 +64,7 @@ pub static RINGS: ArrayOfMaps<RingBuf<Record, RING_PROTOTYPE_BYTES>, { CPUS_MAX 
 
 /// Set by the loader: the key of the flow cache's hash.
 #[unsafe(no_mangle)]
-static SLOT_KEY: SlotKey = SlotKey([0; 9]);
+static SLOT_KEY: SlotKey = SlotKey([0; 10]);
 
 /// Set by the loader: not 0 if packets may be left out.
 #[unsafe(no_mangle)]
@@ -112,6 +112,7 @@ pub fn slot_key() -> SlotKey {
         constant!(SLOT_KEY[6]),
         constant!(SLOT_KEY[7]),
         constant!(SLOT_KEY[8]),
+        constant!(SLOT_KEY[9]),
     ])
 }
 

@@ -16,6 +16,8 @@ use weir_deliver::sink::{Outbox, open};
 use weir_report::Encoded;
 use weir_tests::{collecting::TIMEOUT, scratch::Scratch};
 
+use crate::histories::Histories;
+
 const RECIPE: &str = include_str!("../../docs/collectors/clickhouse.md");
 /// The address of the server in the recipe.
 const SERVER: &str = "clickhouse.example.net:8123";
@@ -81,9 +83,10 @@ impl Server {
     }
 }
 
-/// The recipe's code block in this language.
-fn block(kind: &str) -> Result<&'static str> {
-    let (_, rest) = RECIPE.split_once(&format!("```{kind}\n")).with_context(|| format!("no block of {kind}"))?;
+/// The recipe's first code block in this language below a heading, or at the start of the page.
+fn block(heading: &str, kind: &str) -> Result<&'static str> {
+    let (_, rest) = RECIPE.split_once(heading).with_context(|| format!("no heading {heading}"))?;
+    let (_, rest) = rest.split_once(&format!("```{kind}\n")).with_context(|| format!("no block of {kind}"))?;
     Ok(rest.split_once("```").context("the block has an end")?.0)
 }
 
@@ -93,10 +96,10 @@ pub fn recipe() -> Result<()> {
     let folder = scratch.file("clickhouse");
     fs::create_dir(&folder)?;
     let server = Server::start(&folder)?;
-    for statement in block("sql")?.split(';').filter(|statement| !statement.trim().is_empty()) {
+    for statement in block("# ClickHouse", "sql")?.split(';').filter(|statement| !statement.trim().is_empty()) {
         server.sql(statement)?;
     }
-    let yaml = block("yaml")?;
+    let yaml = block("# ClickHouse", "yaml")?;
     ensure!(yaml.contains(SERVER), "{yaml}");
     let config = Config::parse(&yaml.replace(SERVER, &server.address), "clickhouse.md")?;
     let report: Value = serde_json::from_str(REPORT)?;
@@ -124,5 +127,9 @@ pub fn recipe() -> Result<()> {
     for field in ["id", "first_seq", "last_seq", "reason"] {
         ensure!(tombstone[field] == expected[field], "{field}: {tombstone:#}");
     }
-    Ok(())
+    let histories = Histories::new();
+    let settings = "date_time_input_format = 'best_effort', input_format_skip_unknown_fields = 1";
+    server.sql(&format!("INSERT INTO weir.reports SETTINGS {settings} FORMAT JSONEachRow\n{}", histories.text()))?;
+    server.sql(block("## What is missing", "sql")?.trim_end().trim_end_matches(';'))?;
+    histories.check("ClickHouse", &server.sql("SELECT * FROM weir.missing")?)
 }

@@ -3,6 +3,7 @@
 
 mod clickhouse;
 mod grafana;
+mod histories;
 mod program;
 mod recipes;
 mod top;
@@ -32,6 +33,8 @@ use weir_tests::{
     trial::{needed, optional, root, run, trial},
 };
 
+use self::histories::Histories;
+
 fn main() -> ExitCode {
     let anywhere = Ok(());
     let free = |name, test| trial(name, test, &[&anywhere]);
@@ -57,6 +60,11 @@ fn main() -> ExitCode {
         free("a_body_that_is_damaged_or_huge_is_refused_whole", a_body_that_is_damaged_or_huge_is_refused_whole),
         free("acknowledged_reports_survive_a_kill", acknowledged_reports_survive_a_kill),
         free("gaps_are_found_and_explained", gaps_are_found_and_explained),
+        trial(
+            "every_reader_finds_the_same_reports_missing",
+            every_reader_finds_the_same_reports_missing,
+            &[&needed(grafana::sqlite_is_there())],
+        ),
         free("only_clients_with_the_token_can_store", only_clients_with_the_token_can_store),
         free("other_machines_are_not_let_in_by_accident", other_machines_are_not_let_in_by_accident),
         free("a_database_that_is_gone_is_answered_later", a_database_that_is_gone_is_answered_later),
@@ -286,6 +294,32 @@ fn gaps_are_found_and_explained() -> Result<()> {
     let [observer] = &observers[..] else { anyhow::bail!("there is one: {observers:?}") };
     ensure!(observer["reports"] == 6 && observer["dropped"] == 3 && observer["unexplained"] == 0, "{observer}");
     ensure!(query(scratch.path(), &["tombstones"])?[0]["reason"] == "of_another_age", "a reason is kept as it is");
+    Ok(())
+}
+
+/// The recipes for ClickHouse and PostgreSQL are tested with the same histories.
+fn every_reader_finds_the_same_reports_missing() -> Result<()> {
+    let (scratch, histories) = (Scratch::new()?, Histories::new());
+    let collector = Collecting::start(scratch.path(), &[])?;
+    for lines in histories.lines.chunks(500) {
+        let answer = collector.post(NDJSON, lines.join("\n").as_bytes())?;
+        ensure!(answer.status == 200, "{answer:?}");
+    }
+    histories.check("weir collect", &query(scratch.path(), &["gaps"])?)?;
+    histories.check("the view of dashboards", &grafana::rows(scratch.path(), "SELECT * FROM missing")?)?;
+    let file = scratch.file("reports.ndjson");
+    fs::write(&file, histories.text())?;
+    let merged = Command::new(weir_binary()?).args(["merge", "--json"]).arg(&file).output()?;
+    let answer: Value = serde_json::from_slice(&merged.stdout)?;
+    for (observer, missing) in &histories.missing {
+        let defects = answer["defects"].as_array().into_iter().flatten();
+        let sum = |what: &str| {
+            let chosen = defects.clone().filter(|one| one["observer"] == **observer && one["what"] == what);
+            chosen.filter_map(|one| one["reports"].as_u64()).sum::<u64>()
+        };
+        let found = (sum("gap"), sum("tombstone"));
+        ensure!(found == (missing.unexplained(), missing.dropped), "{observer}: {found:?} instead of {missing:?}");
+    }
     Ok(())
 }
 

@@ -16,6 +16,8 @@ use weir_tests::{
     scratch::Scratch,
 };
 
+use crate::histories::Histories;
+
 /// The folder of the programs of `PostgreSQL` in Debian, without the version.
 const PROGRAMS: &str = "/usr/lib/postgresql";
 /// The user that Debian's package creates; `PostgreSQL` does not run as root.
@@ -132,7 +134,7 @@ fn block(heading: &str) -> Result<String> {
     Ok(rest.split_once("```").context("the block has an end")?.0.to_owned())
 }
 
-/// The statements of the page: they create the table, load files repeatedly, and find gaps.
+/// The statements of the page: they create the tables, load files repeatedly, and find gaps.
 pub fn postgresql() -> Result<()> {
     let scratch = Scratch::new()?;
     // The server's user needs access to this folder.
@@ -140,7 +142,7 @@ pub fn postgresql() -> Result<()> {
     let folder = scratch.file("postgresql");
     fs::create_dir(&folder)?;
     let server = Server::start(&folder)?;
-    server.sql(&block("The table")?, &[])?;
+    server.sql(&block("The tables")?, &[])?;
     let file = folder.join("reports.ndjson");
     let script = folder.join("load.sql");
     fs::write(&script, block("Load the files of reports")?)?;
@@ -162,7 +164,14 @@ pub fn postgresql() -> Result<()> {
         server.sql("SELECT string_agg(seq::text, ',' ORDER BY seq) FROM reports", &[])? == "1,2,3,4,8",
         "each once"
     );
-    let gaps = server.sql(&block("What is missing")?, &[])?;
-    ensure!(gaps == "7f3c9a52|b41d|5|7", "{gaps}");
-    Ok(())
+    server.sql(&block("What is missing")?, &[])?;
+    let gaps = server.sql("SELECT * FROM missing", &[])?;
+    ensure!(gaps == "7f3c9a52|b41d|5|7|3|unexplained|", "{gaps}");
+    let histories = Histories::new();
+    fs::remove_file(folder.join("reports.ndjson.2"))?;
+    fs::write(&file, histories.text())?;
+    load()?;
+    let missing = server.sql("SELECT to_json(missing) FROM missing", &[])?;
+    let missing = missing.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>()?;
+    histories.check("PostgreSQL", &missing)
 }

@@ -1,5 +1,5 @@
 //! The documentation is true: the things that it names exist, its commands are valid, and it explains every field of a
-//! report. Comments fit a screen, and there are no import cycles.
+//! report. Comments fit a screen, there are no import cycles, and what scripts name exists.
 
 mod commands;
 mod comments;
@@ -10,7 +10,9 @@ mod notices;
 mod page;
 mod paths;
 mod readme;
+mod scripts;
 mod unsafe_code;
+mod workspace;
 
 use std::path::{Path, PathBuf};
 

@@ -13,41 +13,18 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Attribute, Item, UseTree};
 
-use crate::root;
-
-/// The crates whose modules are looked at.
-const CRATES: [&str; 19] = [
-    "common/src/lib.rs",
-    "common/sketch/src/lib.rs",
-    "daemon/src/lib.rs",
-    "daemon/attach/src/lib.rs",
-    "daemon/collect/src/lib.rs",
-    "daemon/merge/src/lib.rs",
-    "daemon/config/src/lib.rs",
-    "daemon/datapath/src/lib.rs",
-    "daemon/deliver/src/lib.rs",
-    "daemon/http/src/lib.rs",
-    "daemon/measure/src/lib.rs",
-    "daemon/page/src/lib.rs",
-    "daemon/replay/src/lib.rs",
-    "daemon/report/src/lib.rs",
-    "daemon/system/src/lib.rs",
-    "daemon/top/src/lib.rs",
-    "daemon/web/src/lib.rs",
-    "ebpf/src/lib.rs",
-    "tests/src/lib.rs",
-];
+use crate::{root, workspace::packages};
 
 #[test]
 fn no_modules_need_each_other_in_a_circle() -> Result<()> {
     let mut wrong = String::new();
     let mut imports = 0;
-    for file in CRATES {
-        let tree = Tree::read(&root().join(file))?;
+    for file in packages()?.into_iter().filter_map(|package| package.library) {
+        let tree = Tree::read(&root().join(&file))?;
         let edges = tree.edges();
         imports += edges.len();
         for circle in circles(&tree.among_siblings(&edges)) {
-            writeln!(wrong, "{file}: these depend on each other:")?;
+            writeln!(wrong, "{}: these depend on each other:", file.display())?;
             let inside = |module: usize| tree.ancestors(module).into_iter().find(|one| circle.contains(one));
             for ((from, to), paths) in &edges {
                 if matches!((inside(*from), inside(*to)), (Some(from), Some(to)) if from != to) {

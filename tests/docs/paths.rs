@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The folders that a path in the text may begin with.
-const FOLDERS: [&str; 7] = ["common/", "config/", "daemon/", "docs/", "ebpf/", "scripts/", "tests/"];
+pub const FOLDERS: [&str; 7] = ["common/", "config/", "daemon/", "docs/", "ebpf/", "scripts/", "tests/"];
 
 #[test]
 fn every_link_leads_somewhere() -> Result<()> {

@@ -168,6 +168,13 @@ fn without_addresses_no_output_has_one() -> Result<()> {
         Ok((!webhook.received().is_empty()).then_some(()))
     })?;
     let asked = Command::new(weir_binary()?).args(["report", "--json", "--socket"]).arg(&socket).output()?;
+    for live in [&[][..], &["--live"]] {
+        for key in ["198.51.100.7", "192.0.2.1, 198.51.100.7", "198.51.100.0/24"] {
+            let asked = Command::new(weir_binary()?).args(["ask", key, "--socket"]).arg(&socket).args(live).output()?;
+            let why = String::from_utf8(asked.stderr)?;
+            ensure!(asked.status.code() == Some(2) && why.contains("`addresses: none`"), "{live:?} {key}: {why}");
+        }
+    }
     let (_, _, scraped) = get(&watch.pair.observer, "/report", "*/*")?;
     let (_, _, metrics) = get(&watch.pair.observer, "/metrics", "*/*")?;
     // These reports are not judged, because many rows have the same masked address.

@@ -32,6 +32,7 @@ use crate::{
 tests![
     an_attacker_who_takes_weir_over_gains_little,
     the_capability_to_see_other_programs_is_worth_nothing_else,
+    a_capability_to_attach_later_is_worth_only_what_is_said,
     answers_are_read_under_all_restrictions,
     without_the_sandbox_files_are_open,
     a_sandbox_that_a_reload_would_need_to_open_stays_closed,
@@ -54,6 +55,8 @@ const FIOSETOWN: u64 = 0x8901;
 const LOOPBACK: u32 = 1;
 /// The thread with a capability that allows changing the network.
 const ASKS: &str = "weir-chains";
+/// The thread that keeps a capability to attach later.
+const ATTACHES: &str = "weir-attach";
 /// Threads that talk to other machines or processes and need no eBPF.
 const WITHOUT_EBPF: [&str; 3] = ["sink", "weir-metrics", "weir-control"];
 /// The MTU that the attacker would give to the loopback.
@@ -193,16 +196,31 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
 fn network(puppet: &mut Puppet) -> Result<()> {
     let n = Number;
     let socket = descriptor(puppet, libc::SYS_socket, &[n(libc::AF_INET as u64), n(libc::SOCK_DGRAM as u64), n(0)])?;
-    let mark = [n(socket), n(libc::SOL_SOCKET as u64), n(libc::SO_MARK as u64), Bytes(&[1, 0, 0, 0]), n(4)];
-    let got = answer(puppet.call(libc::SYS_setsockopt, &mark)?);
-    ensure!(got == Err(Errno::EPERM), "mark packets: {got:?}");
     close(puppet, socket)?;
+    marks(puppet)?;
     let netlink = [libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE].map(|value| n(value as u64));
     let socket = descriptor(puppet, libc::SYS_socket, &netlink)?;
     let request = change_of_mtu();
     // The kernel's answer is not read here: the test checks the interface at its end.
     answer(puppet.call(libc::SYS_sendto, &[n(socket), Bytes(&request), n(request.len() as u64), n(0), n(0), n(0)])?)?;
     close(puppet, socket)
+}
+
+/// What `CAP_NET_ADMIN` and `CAP_NET_RAW` would allow by the options of a socket.
+fn marks(puppet: &mut Puppet) -> Result<()> {
+    let n = Number;
+    for (what, family, level, option) in [
+        ("mark packets", libc::AF_INET, libc::SOL_SOCKET, libc::SO_MARK),
+        ("send from any address", libc::AF_INET, libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+        ("send from any IPv6 address", libc::AF_INET6, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT),
+    ] {
+        let socket = descriptor(puppet, libc::SYS_socket, &[n(family as u64), n(libc::SOCK_DGRAM as u64), n(0)])?;
+        let set = [n(socket), n(level as u64), n(option as u64), Bytes(&[1, 0, 0, 0]), n(4)];
+        let got = answer(puppet.call(libc::SYS_setsockopt, &set)?);
+        ensure!(got == Err(Errno::EPERM), "{what}: {got:?}");
+        close(puppet, socket)?;
+    }
+    Ok(())
 }
 
 /// `struct nlmsghdr` and `struct ifinfomsg`, for the loopback, with one attribute.
@@ -404,6 +422,35 @@ fn is_open_to_its_user(process: u32) -> Result<bool> {
         fs::read(format!("/proc/{process}/environ")).is_ok()
     };
     thread::spawn(look).join().map_err(|_| anyhow::anyhow!("cannot give up capabilities"))
+}
+
+/// With filters of the classic tc hook and with packet sockets, the thread that attaches keeps a capability.
+fn a_capability_to_attach_later_is_worth_only_what_is_said() -> Result<()> {
+    let n = Number;
+    for mode in ["tc", "afpacket"] {
+        let pair = Lab::quiet_pair()?;
+        let interface = format!("{{name: {}, mode: {mode}}}", QuietPair::OBSERVER_INTERFACE);
+        let mut daemon = measure(&pair.observer, &format!("interfaces: [{interface}]\n{INTERVAL}"))?;
+        daemon.wait_for_reports(1, TIMEOUT)?;
+        let (_scratch, secret) = foreign()?;
+        for (thread, name) in threads(daemon.pid())?.into_iter().filter(|(_, name)| name != ASKS) {
+            let in_thread = || format!("mode {mode}, thread {name}");
+            let mut puppet = hold(thread)?;
+            marks(&mut puppet).with_context(in_thread)?;
+            let packets = [libc::AF_PACKET, libc::SOCK_RAW, 0].map(|value| n(value as u64));
+            let got = answer(puppet.call(libc::SYS_socket, &packets)?);
+            let may = mode == "afpacket" && name == ATTACHES;
+            ensure!(got.is_ok() == may, "a packet socket, {}: {got:?}", in_thread());
+            // It says that the file is there, and opens nothing.
+            let secret = path(&secret);
+            let (call, arguments) = open(&secret, libc::O_PATH);
+            let place = descriptor(&mut puppet, call, &arguments)?;
+            let read = answer(puppet.call(libc::SYS_read, &[n(place), Bytes(&[0; 8]), n(8)])?);
+            ensure!(read == Err(Errno::EBADF), "{}: {read:?}", in_thread());
+        }
+        stop(&mut daemon, Loss::None)?;
+    }
+    Ok(())
 }
 
 fn an_attacker_who_takes_weir_over_gains_little() -> Result<()> {

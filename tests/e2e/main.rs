@@ -49,6 +49,7 @@ mod following;
 mod forwarding;
 mod grafana;
 mod handover;
+mod histories;
 mod history;
 mod inherited;
 mod interfaces;
@@ -61,6 +62,7 @@ mod memory;
 mod merged;
 mod modes;
 mod moves;
+mod names;
 mod nat;
 mod nats;
 mod notify;
@@ -96,7 +98,7 @@ struct Suite {
 }
 
 /// These run first, one test after the other.
-const ALONE: [Suite; 14] = [
+const ALONE: &[Suite] = &[
     Suite::in_namespaces("ledger", ledger::ALONE),
     Suite::in_namespaces("windows", windows::ALONE),
     Suite::in_namespaces("forwarding", forwarding::ALONE),
@@ -115,7 +117,7 @@ const ALONE: [Suite; 14] = [
 
 /// These share nothing: each has namespaces, folders and machines of its own. Those with the longest tests come first,
 /// so that none of them is left over at the end.
-const PATIENT: [Suite; 47] = [
+const PATIENT: &[Suite] = &[
     Suite { name: "inherited", tests: inherited::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "handover", tests: handover::TESTS, requirements: systemd::machine_requirements },
     Suite { name: "systemd", tests: systemd::IN_A_MACHINE, requirements: systemd::machine_requirements },
@@ -126,6 +128,9 @@ const PATIENT: [Suite; 47] = [
     Suite { name: "nats", tests: nats::TESTS, requirements: nats::requirements },
     Suite::in_namespaces("memory", memory::TESTS),
     Suite::in_namespaces("moves", moves::TESTS),
+    Suite::in_namespaces("names", names::TESTS),
+    Suite::in_namespaces("package", package::TESTS),
+    Suite::in_namespaces("histories", histories::TESTS),
     Suite { name: "nat", tests: nat::TESTS, requirements: nat::requirements },
     Suite::in_namespaces("default_route", default_route::TESTS),
     Suite::in_namespaces("following", following::TESTS),
@@ -173,7 +178,7 @@ const PATIENT: [Suite; 47] = [
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // These run only if there is a package to test.
-    let package = Suite { name: "package", tests: package::tests(), requirements: systemd::machine_requirements };
+    let package = Suite { name: "package", tests: package::of_packages(), requirements: systemd::machine_requirements };
     let others = merged::trials().into_iter().chain(modes::kinds());
     let patient = PATIENT.iter().chain([&package]).flat_map(Suite::trials).chain(others).collect::<Vec<_>>();
     let alone = ALONE.iter().flat_map(Suite::trials).collect::<Vec<_>>();

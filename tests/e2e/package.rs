@@ -1,7 +1,7 @@
 //! The Debian packages in a small Debian with a real systemd: they are installed, upgraded and purged as an operator
 //! would do it. `scripts/package --check` makes the packages and runs this.
 
-use std::{env, fs, path::PathBuf, thread, time::Duration};
+use std::{env, fs, path::PathBuf, process::Command, thread, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -17,13 +17,39 @@ use weir_tests::{
 
 use crate::{
     systemd::machine::{Installed, Machine},
-    watch::{self, QUIET_LINK, TIMEOUT, check_accounts, judge, number},
+    watch::{self, Ended, QUIET_LINK, TIMEOUT, check_accounts, judge, number},
 };
 
+tests![a_purge_removes_only_the_user_that_the_package_made];
+
 /// The tests of the packages; none if the packages are not given.
-pub fn tests() -> &'static [crate::Test] {
+pub fn of_packages() -> &'static [crate::Test] {
     const TESTS: &[crate::Test] = &[("it_is_installed_upgraded_and_purged", it_is_installed_upgraded_and_purged)];
     if package(WEIR).is_some() { TESTS } else { &[] }
+}
+
+/// Runs the package's last script where all files of the system that it could change are others.
+fn a_purge_removes_only_the_user_that_the_package_made() -> Result<()> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../config/package/scripts/postrm");
+    for (user, stays) in [
+        ("weir:x:990:990:weir packet analytics:/:/usr/sbin/nologin", false),
+        ("weir:x:990:990:weir packet analytics:/:/sbin/nologin", false),
+        ("weir:x:1000:1000:Weir Smith,,,:/home/weir:/bin/bash", true),
+        ("weir:x:990:990::/var/lib/weir:/usr/sbin/nologin", true),
+        ("someone:x:990:990:weir packet analytics:/:/usr/sbin/nologin", true),
+    ] {
+        let id = user.split(':').nth(3).context("no group")?;
+        let inside = format!(
+            "set -e; for folder in /etc /run /var/lib; do mount -t tmpfs none $folder; done; \
+             echo '{user}' >/etc/passwd; echo 'weir:x:{id}:' >/etc/group; touch /etc/shadow /etc/gshadow; \
+             sh {script} purge >&2; cat /etc/passwd /etc/group"
+        );
+        let ended = Ended::of(Command::new("unshare").args(["--mount", "sh", "-c", &inside]))?;
+        ended.check(0, &[])?;
+        let left = if stays { format!("{user}\nweir:x:{id}:\n") } else { String::new() };
+        ensure!(ended.out == left, "{user}:\n{}{}", ended.out, ended.err);
+    }
+    Ok(())
 }
 
 /// The variables that name the packages: of weir, and of its collector.

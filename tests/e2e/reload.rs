@@ -40,7 +40,8 @@ tests![
     a_key_is_looked_up_in_the_views_of_its_window,
     a_hostile_file_is_refused_at_once,
     only_the_owner_may_reload,
-    it_detaches_when_it_is_told_and_attaches_for_other_interfaces,
+    it_detaches_and_attaches_when_it_is_told,
+    it_attaches_again_for_other_interfaces,
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
@@ -404,7 +405,8 @@ fn only_the_owner_may_reload() -> Result<()> {
     };
     as_nobody(&["status"])?.check(0, &[])?;
     as_nobody(&["reload"])?.check(2, &["not permitted: user 65534"])?;
-    as_nobody(&["detach"])?.check(2, &["not permitted: user 65534"])?;
+    as_nobody(&["detach", "--all"])?.check(2, &["not permitted: user 65534"])?;
+    as_nobody(&["attach", "--all"])?.check(2, &["not permitted: user 65534"])?;
     ensure!(program(&reloaded.watch.pair.observer, INTERFACE).is_ok(), "another user has made weir detach");
     ensure!(!reloaded.watch.daemon.log()?.contains("is valid"), "{}", reloaded.watch.daemon.log()?);
     reloaded.reload(&["--json"])?.check(0, &[])?;
@@ -421,17 +423,85 @@ fn open_to_all(socket: &Path) -> Result<()> {
     Ok(())
 }
 
-fn it_detaches_when_it_is_told_and_attaches_for_other_interfaces() -> Result<()> {
+/// Checks that `weir status`, the last report and the last windows together say that the interface is not measured, and
+/// show no rate of it.
+fn is_not_measured_on_any_screen(reloaded: &Reloaded) -> Result<()> {
+    let shown = |arguments: &[&str]| {
+        let ended = Ended::of(Command::new(weir_binary()?).args(arguments).arg("--socket").arg(reloaded.socket()))?;
+        ended.check(0, &[])?;
+        anyhow::Ok(ended.out)
+    };
+    // The window in which weir detached has packets of the time before.
+    clock::wait_for("a window without a packet", TIMEOUT, || {
+        Ok(shown(&["report"])?.contains("kept unknown").then_some(()))
+    })?;
+    let (status, report, together) = (shown(&["status"])?, shown(&["report"])?, shown(&["report", "--last", "5"])?);
+    let of_interface = |text: &str| {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(INTERFACE));
+        line.map(str::to_owned).with_context(|| format!("{INTERFACE} is not shown:\n{text}"))
+    };
+    for text in [&status, &report] {
+        let line = of_interface(text)?;
+        ensure!(line.contains("detached") && line.contains("not measured") && !line.contains("bit/s"), "{text}");
+    }
+    let line = of_interface(&together)?;
+    ensure!(line.contains("detached") && !line.contains("bit/s"), "a part of the time has no rate:\n{together}");
+    for text in [&report, &together] {
+        let words = ["attached 0 of 1", &format!("not measured: {INTERFACE} (detached)")];
+        ensure!(words.iter().all(|words| text.contains(words)), "{text}");
+        ensure!(!text.contains("weir saw none"), "{text}");
+    }
+    ensure!(report.contains("TRAFFIC   not measured"), "{report}");
+    Ok(())
+}
+
+/// Runs `weir detach` or `weir attach`.
+fn order(reloaded: &Reloaded, command: &str, names: &[&str]) -> Result<Ended> {
+    Ended::of(Command::new(weir_binary()?).arg(command).args(names).arg("--socket").arg(reloaded.socket()))
+}
+
+/// Nothing is detached or attached unless the command names it. A reload says what stays detached, and `weir attach`
+/// brings it back.
+fn it_detaches_and_attaches_when_it_is_told() -> Result<()> {
+    let mut reloaded = Reloaded::start(INTERVAL)?;
+    let mut oracle = Oracle::new();
+    let plan = |seed| Plan { seed, packets: 3_000, mix: Mix::PLAIN, ..Plan::default() };
+    let has_program = |reloaded: &Reloaded| watch::has_program(&reloaded.watch.pair.observer, INTERFACE);
+    for command in ["detach", "attach"] {
+        order(&reloaded, command, &[])?.check(2, &["name the interfaces", "--all"])?;
+        ensure!(has_program(&reloaded)?, "a bare `weir {command}` has detached");
+    }
+    order(&reloaded, "attach", &[INTERFACE])?.check(2, &[&format!("was not told to detach from \"{INTERFACE}\"")])?;
+    for (nth, (away, back)) in
+        [(INTERFACE, INTERFACE), ("--all", "--all"), ("--all", INTERFACE)].into_iter().enumerate()
+    {
+        order(&reloaded, "detach", &[away])?.check(0, &[])?;
+        ensure!(!has_program(&reloaded)?, "{away}: its program is still there");
+        let ended = reloaded.reload(&[])?;
+        ended.check(0, &[])?;
+        let way_back = format!("because of `weir detach`: {INTERFACE} (`weir attach {INTERFACE}`");
+        ensure!(ended.out.contains(&way_back), "{}", ended.out);
+        reloaded.wait_for(nth + 1)?;
+        ensure!(!has_program(&reloaded)?, "{away}: a reload has attached again");
+        let ended = order(&reloaded, "attach", &[back])?;
+        ended.check(0, &[])?;
+        ensure!(ended.out.contains(&format!("{INTERFACE} (ingress): xdp-native: ")), "{}", ended.out);
+        ensure!(has_program(&reloaded)?, "{back}: it is not attached");
+    }
+    let ended = reloaded.reload(&[])?;
+    ensure!(!ended.out.contains("weir detach"), "nothing is detached any more: {}", ended.out);
+    reloaded.watch.send(plan(96), &mut oracle)?;
+    let reports = reloaded.watch.stop(Loss::None)?;
+    watch::judge("attached again", oracle.check_reports(&reports))
+}
+
+fn it_attaches_again_for_other_interfaces() -> Result<()> {
     let mut reloaded = Reloaded::start(INTERVAL)?;
     let mut oracle = Oracle::new();
     let plan = |seed| Plan { seed, packets: 3_000, mix: Mix::PLAIN, ..Plan::default() };
     reloaded.watch.send(plan(97), &mut oracle)?;
-    let detach = |names: &[&str]| {
-        let mut command = Command::new(weir_binary()?);
-        Ended::of(command.arg("detach").args(names).arg("--socket").arg(reloaded.socket()))
-    };
-    detach(&["nowhere0"])?.check(2, &["\"nowhere0\"", INTERFACE])?;
-    let ended = detach(&[INTERFACE])?;
+    order(&reloaded, "detach", &["nowhere0"])?.check(2, &["\"nowhere0\"", INTERFACE])?;
+    let ended = order(&reloaded, "detach", &[INTERFACE])?;
     ended.check(0, &[])?;
     ensure!(ended.out.contains(&format!("{INTERFACE} (ingress): detached")), "{}", ended.out);
     ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "its program is still there");
@@ -439,6 +509,7 @@ fn it_detaches_when_it_is_told_and_attaches_for_other_interfaces() -> Result<()>
     thread::sleep(Duration::from_millis(1_500));
     reloaded.watch.send(plan(98), &mut Oracle::new())?;
     ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "it has attached again by itself");
+    is_not_measured_on_any_screen(&reloaded)?;
     // It does not attach again after a reload of the same file, or of one with other settings for the same interfaces.
     for (nth, settings) in [INTERVAL, "report: {interval: 1s, top: 7}\n"].into_iter().enumerate() {
         reloaded.write(settings)?;

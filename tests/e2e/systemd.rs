@@ -95,7 +95,7 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     );
     // As in the unit's comment and in config/examples/fleet.yaml, root owns the key, and systemd passes it on.
     let drop_in = "[Service]\nLoadCredential=hash.key:/etc/weir/hash.key\n";
-    let key = "00112233445566778899aabbccddeeff\n";
+    let key = "8f3c1a7be02d4965b1fe7730c4a9d258\n";
     let machine = service::boot(
         &config,
         &[

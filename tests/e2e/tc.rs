@@ -100,7 +100,7 @@ fn detach(observer: &Namespace, arguments: &[&str]) -> Result<String> {
 /// Runs `weir detach` where other processes are not visible.
 fn detach_in_a_container(observer: &Namespace) -> Result<String> {
     let mut command = observer.command("unshare");
-    command.args(["--pid", "--fork", "--mount-proc"]).arg(weir_binary()?).arg("detach");
+    command.args(["--pid", "--fork", "--mount-proc"]).arg(weir_binary()?).args(["detach", "--leftovers"]);
     let output = command.output()?;
     ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
@@ -136,7 +136,7 @@ fn kill(Watch { pair, mut daemon }: Watch) -> Result<QuietPair> {
 
 fn stopping_leaves_the_interface_clean() -> Result<()> {
     let mut watch = both()?;
-    let told = detach(&watch.pair.observer, &[])?;
+    let told = detach(&watch.pair.observer, &["--leftovers"])?;
     ensure!(told.matches("still uses it").count() == 2, "a weir that runs keeps its filters: {told}");
     let told = detach_in_a_container(&watch.pair.observer)?;
     ensure!(told.matches("still uses it").count() == 2, "also where its process is not to be seen: {told}");
@@ -166,6 +166,10 @@ fn detach_removes_filters_of_a_killed_weir_and_nothing_else() -> Result<()> {
     let foreign = Foreign::attach_tc(&watch.pair.observer, INTERFACE)?;
     let pair = kill(watch)?;
     let before = shown(&pair.observer)?;
+    let weir = |arguments: &[&str]| Ended::of(pair.observer.command(weir_binary()?).arg("detach").args(arguments));
+    weir(&[])?.check(2, &["name the interfaces", "--all", "--leftovers"])?;
+    weir(&[INTERFACE, "--socket", "/nowhere/control.sock"])?.check(3, &["/nowhere", "`weir detach --leftovers`"])?;
+    ensure!(shown(&pair.observer)? == before, "{:?}", shown(&pair.observer)?);
     ensure!(detach(&pair.observer, &["lo"])?.contains("left nothing"), "only of the interfaces that are named");
     ensure!(shown(&pair.observer)? == before, "{:?}", shown(&pair.observer)?);
     let told = detach(&pair.observer, &[INTERFACE])?;
@@ -174,7 +178,7 @@ fn detach_removes_filters_of_a_killed_weir_and_nothing_else() -> Result<()> {
     let others = before.others;
     ensure!(there == Shown { weir: Vec::new(), ..before }, "{there:?}");
     ensure!(others == 2, "{others} foreign filters");
-    ensure!(detach(&pair.observer, &[])?.contains("left nothing"), "nothing is left");
+    ensure!(detach(&pair.observer, &["--leftovers"])?.contains("left nothing"), "nothing is left");
     drop(foreign);
     Ok(())
 }
@@ -184,11 +188,11 @@ fn detach_without_rights_does_not_say_that_nothing_is_left() -> Result<()> {
     let pair = kill(both()?)?;
     let before = shown(&pair.observer)?;
     let scratch = Scratch::new()?;
-    let ended = Ended::of(pair.observer.command(with_few_rights("", &scratch)?).arg("detach"))?;
+    let ended = Ended::of(pair.observer.command(with_few_rights("", &scratch)?).args(["detach", "--all"]))?;
     ended.check(3, &["filters", "at the tc hooks", "CAP_"])?;
     ensure!(!ended.out.contains("left nothing"), "{}", ended.out);
     ensure!(shown(&pair.observer)? == before, "{:?}", shown(&pair.observer)?);
-    ensure!(detach(&pair.observer, &[])?.matches("removed").count() == 2, "root removes it");
+    ensure!(detach(&pair.observer, &["--leftovers"])?.matches("removed").count() == 2, "root removes it");
     ensure_clean(&pair.observer)
 }
 

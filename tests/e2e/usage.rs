@@ -26,6 +26,7 @@ tests![
     without_an_interface_it_says_how_to_name_one,
     a_mistake_in_the_configuration_has_a_place_and_a_remedy,
     a_secret_that_every_user_may_read_is_refused,
+    check_refuses_each_key_file_that_run_refuses,
     check_prints_what_is_in_force_and_its_memory,
     reports_never_go_into_a_file_of_weirs_own,
     check_reports_the_same_problems_of_sinks_as_the_start,
@@ -134,7 +135,7 @@ fn a_mistake_in_the_configuration_has_a_place_and_a_remedy() -> Result<()> {
 }
 
 fn a_secret_that_every_user_may_read_is_refused() -> Result<()> {
-    const KEY: &str = "00112233445566778899aabbccddeeff";
+    const KEY: &str = "8f3c1a7be02d4965b1fe7730c4a9d258";
     let scratch = Scratch::new()?;
     let [inline, naming, key] = ["inline.yaml", "naming.yaml", "hash.key"].map(|name| scratch.file(name));
     fs::write(&inline, format!("interfaces: [lo]\nhash_key: \"{KEY}\"\n"))?;
@@ -153,17 +154,56 @@ fn a_secret_that_every_user_may_read_is_refused() -> Result<()> {
     Ok(())
 }
 
+fn check_refuses_each_key_file_that_run_refuses() -> Result<()> {
+    const KEY: &str = "8f3c1a7be02d4965b1fe7730c4a9d258";
+    let scratch = Scratch::new()?;
+    let [config, key, folder, pipe] = ["weir.yaml", "hash.key", "folder", "pipe"].map(|name| scratch.file(name));
+    fs::create_dir(&folder)?;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)?;
+    let contents = [
+        String::new(),
+        KEY[1..].to_owned(),
+        format!("{KEY}0"),
+        format!("0x{KEY}"),
+        "correct horse battery staple".to_owned(),
+        "0".repeat(32),
+        "deadbeef".repeat(4),
+        format!("{KEY}\n{KEY}"),
+        format!("{KEY}\n2026-13-01 {KEY}"),
+        format!("{KEY}\n{}", "\n".repeat(8_192)),
+    ];
+    let content = |text: &str| -> Result<PathBuf> {
+        fs::write(&key, text)?;
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+        Ok(key.clone())
+    };
+    let refused = |file: &Path| -> Result<()> {
+        fs::write(&config, format!("interfaces: [lo]\nhash_key: {{file: {}}}\n", file.display()))?;
+        let [run, check] = ["run", "check"].map(|command| weir(&[command, "--config", &config.display().to_string()]));
+        let (run, check) = (run?, check?);
+        run.check(2, &[&file.display().to_string()])?;
+        check.check(2, &[&run.err]).with_context(|| format!("{file:?}"))
+    };
+    for file in [&scratch.file("missing"), &folder, &pipe] {
+        refused(file)?;
+    }
+    for text in &contents {
+        refused(&content(text)?)?;
+    }
+    Ok(())
+}
+
 fn check_prints_what_is_in_force_and_its_memory() -> Result<()> {
     let scratch = Scratch::new()?;
     let config = scratch.file("weir.yaml");
-    fs::write(&config, "report: {interval: 1s, top: 7}\nhash_key: \"00112233445566778899aabbccddeeff\"\n")?;
+    fs::write(&config, "report: {interval: 1s, top: 7}\nhash_key: \"8f3c1a7be02d4965b1fe7730c4a9d258\"\n")?;
     fs::set_permissions(&config, fs::Permissions::from_mode(0o640))?;
     let ended = weir(&["check", "--config", &config.display().to_string()])?;
     ended.check(0, &[])?;
     for part in ["interval: 1s", "top: 7", "cache_flows: auto", "ring: auto"] {
         ensure!(ended.out.contains(part), "\"{part}\" is not in:\n{}", ended.out);
     }
-    ensure!(!ended.out.contains("00112233"), "the key is shown:\n{}", ended.out);
+    ensure!(!ended.out.contains("8f3c1a7b"), "the key is shown:\n{}", ended.out);
 
     // The memory that it prints for the defaults is what the running daemon plans.
     let empty = scratch.file("empty.yaml");

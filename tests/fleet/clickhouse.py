@@ -17,8 +17,8 @@ def run(files: list[Path], periods: list[str], scratch: Path) -> answers.Answers
     def rows(sql: str) -> list[dict]:
         return [json.loads(line) for line in database.query(sql, "JSONEachRow").bytes().decode().splitlines()]
 
-    table, fleet, results, _ = answers.blocks(PAGE, "sql")
-    execute(database, table + fleet)
+    table, missing, gaps, fleet, results, _ = answers.blocks(PAGE, "sql")
+    execute(database, table + missing + fleet)
     for file in files:
         database.query(insert() + file.read_text())
     execute(database, results)
@@ -33,7 +33,11 @@ def run(files: list[Path], periods: list[str], scratch: Path) -> answers.Answers
             found.count(period, row, images[row["name"], row["lg_k"], row["key_id"]])
         for row in rows(f"SELECT * FROM weir.fleet_top{times}"):
             found.row(period, row)
-    found.missing = [(row["name"], row["first"], row["last"]) for row in rows("SELECT * FROM weir.fleet_missing")]
+    names = "SELECT observer.id AS id, observer.name AS name FROM weir.reports WHERE schema = 'weir.report/1'"
+    names = {row["id"]: row["name"] for row in rows(names)}
+    found.missing = [
+        (names[row["observer_id"]], row["first"], row["last"]) for row in rows(gaps.strip().removesuffix(";"))
+    ]
     return found
 
 

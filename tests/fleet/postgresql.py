@@ -22,12 +22,13 @@ def programs() -> Path | None:
 
 def run(files: list[Path], periods: list[str], scratch: Path, extension: Path | None) -> answers.Answers:
     with Server(scratch / "postgresql") as server:
-        table, load, gaps, fleet, _queries, by_extension = answers.blocks(PAGE, "sql")
-        server.sql(table)
+        tables, load, missing, gaps, fleet, _queries, by_extension = answers.blocks(PAGE, "sql")
+        server.sql(tables)
         script = server.folder / "load.sql"
         script.write_text(load)
         for file in files:
             server.psql(["-f", script], file.read_text())
+        server.sql(missing)
         server.sql(fleet)
         found = answers.of(periods)
         for period in periods:

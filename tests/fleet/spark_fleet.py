@@ -22,12 +22,14 @@ TOP = 20
 MARGIN = 3.29 * 1.04 / (1 << LG_K) ** 0.5
 
 REPORT = """
-    schema STRING, id STRING,
+    schema STRING, id STRING, previous STRING, window STRUCT<start: TIMESTAMP>,
+    first_seq BIGINT, last_seq BIGINT, reason STRING,
     observer STRUCT<id: STRING, boot_id: STRING, seq: BIGINT, name: STRING, site: STRING>,
     sketches STRUCT<start: TIMESTAMP,
-        distinct: ARRAY<STRUCT<name: STRING, key_id: STRING, lg_k: INT, missing_packets: BIGINT, hll: STRING>>,
-        lists: ARRAY<STRUCT<name: STRING, by: ARRAY<STRING>, confidence: DOUBLE, width: INT, depth: INT, seed: INT,
-            keys: ARRAY<STRING>, cells: ARRAY<INT>, packets_lower: ARRAY<BIGINT>, packets_upper: ARRAY<BIGINT>,
+        distinct: ARRAY<STRUCT<name: STRING, question: STRING, key_id: STRING, lg_k: INT, missing_packets: BIGINT,
+            hll: STRING>>,
+        lists: ARRAY<STRUCT<name: STRING, question: STRING, by: ARRAY<STRING>, confidence: DOUBLE, width: INT,
+            depth: INT, seed: INT, keys: ARRAY<STRING>, cells: ARRAY<INT>, packets_lower: ARRAY<BIGINT>, packets_upper: ARRAY<BIGINT>,
             bytes_lower: ARRAY<BIGINT>, bytes_upper: ARRAY<BIGINT>,
             rest_packets: ARRAY<BIGINT>, rest_bytes: ARRAY<BIGINT>>>>
 """
@@ -44,10 +46,15 @@ def slot() -> Column:
     return f.window("start", SLOT).alias("slot")  # it keeps the watermark of a stream
 
 
+def question() -> Column:
+    """The fingerprint of the question. Reports of earlier versions do not state it."""
+    return f.coalesce("s.question", f.lit("")).alias("question")
+
+
 def distinct(reports: DataFrame) -> DataFrame:
-    """The union of each count by slot. Only sketches of the same key and size are joined."""
+    """The union of each count by slot. Only sketches of the same question, key and size are joined."""
     sketches = reports.select("start", "router", f.explode("sketches.distinct").alias("s"))
-    return sketches.groupBy(slot(), "s.name", "s.lg_k", "s.key_id").agg(
+    return sketches.groupBy(slot(), "s.name", question(), "s.lg_k", "s.key_id").agg(
         f.hll_union_agg(f.unbase64("s.hll")).alias("hll"),  # refuses another lg_k, which no group has
         f.sum("s.missing_packets").alias("missing_packets"),
         f.array_sort(f.collect_set("router")).alias("routers"),
@@ -67,15 +74,15 @@ def rows(reports: DataFrame) -> DataFrame:
         'packets_beyond', s.packets_upper[n - 1] - s.rest_packets[s.cells[n - 1]],
         'bytes_lower', s.bytes_lower[n - 1],
         'bytes_beyond', s.bytes_upper[n - 1] - s.rest_bytes[s.cells[n - 1]])))""")
-    listed = lists(reports).where(f.size("s.keys") > 0).select("start", "s.name", "s.by", row)
-    return listed.groupBy(slot(), "name", "by", "key", "cell").agg(*sums(OF_ROWS))
+    listed = lists(reports).where(f.size("s.keys") > 0).select("start", "s.name", question(), "s.by", row)
+    return listed.groupBy(slot(), "name", "question", "by", "key", "cell").agg(*sums(OF_ROWS))
 
 
 def cells(reports: DataFrame) -> DataFrame:
     """The sums of the cells, and of the probabilities that the bounds of a list fail."""
     rest = f.posexplode(f.arrays_zip("s.rest_packets", "s.rest_bytes")).alias("cell", "rest")
-    each = lists(reports).select("start", "s.name", "s.by", (1 - f.col("s.confidence")).alias("failure"), rest)
-    return each.select("*", "rest.*").groupBy(slot(), "name", "by", "cell").agg(*sums(OF_CELLS))
+    each = lists(reports).select("start", "s.name", question(), "s.by", (1 - f.col("s.confidence")).alias("failure"), rest)
+    return each.select("*", "rest.*").groupBy(slot(), "name", "question", "by", "cell").agg(*sums(OF_CELLS))
 
 
 OF_ROWS = ["packets_lower", "packets_beyond", "bytes_lower", "bytes_beyond"]
@@ -99,17 +106,94 @@ def batch(spark: SparkSession, options: argparse.Namespace) -> None:
         slots(table(reports(lines).dropDuplicates(["id"]))).write.mode("overwrite").parquet(f"{options.tables}/{name}")
     for repeated in lines.groupBy("id").count().where("count > 1").orderBy("id").collect():
         say(defect="duplicate", id=repeated.id)
-    for gap in gaps(lines).collect():
+    for gap in gaps(spark, lines).collect():
         say(defect="missing", router=gap.router, first=gap.first, last=gap.last)
 
 
-def gaps(lines: DataFrame) -> DataFrame:
-    """The numbers that are missing: the reports of a run are numbered without a gap."""
-    numbered = lines.where(f.col("schema") == "weir.report/1").select("observer.*").dropDuplicates()
-    before = f.lag("seq").over(Window.partitionBy("id", "boot_id").orderBy("seq"))
-    broken = numbered.withColumn("before", before).where("seq > before + 1")
-    router = f.coalesce("name", "id").alias("router")
-    return broken.select(router, f.expr("before + 1").alias("first"), f.expr("seq - 1").alias("last"))
+def gaps(spark: SparkSession, lines: DataFrame) -> DataFrame:
+    """The numbers that are missing, as `weir collect query gaps` finds them."""
+    observer = [f.col("observer.id").alias("observer_id"), f.col("observer.boot_id").alias("boot_id")]
+    is_report = f.col("schema") == "weir.report/1"
+    start = f.col("window.start").alias("window_start")
+    came = lines.where(is_report).select(*observer, f.col("observer.seq").alias("seq"), "previous", start)
+    came.dropDuplicates().createOrReplaceTempView("reports")
+    told = lines.where(~is_report).select(*observer, "first_seq", "last_seq", "reason")
+    told.dropDuplicates().createOrReplaceTempView("tombstones")
+    names = lines.groupBy(f.col("observer.id").alias("observer_id")).agg(f.max("observer.name").alias("name"))
+    router = f.coalesce("name", "observer_id").alias("router")
+    missing = spark.sql(MISSING).where("status <> 'before_first'").join(names, "observer_id", "left")
+    return missing.select(router, "first", "last").orderBy("router", "first")
+
+
+# An observer numbers its reports without gaps, also over restarts. Only one that lost its state begins again at 1,
+# which begins another sequence.
+MISSING = """
+WITH known AS (
+    SELECT observer_id, boot_id, seq AS first, seq AS last, window_start AS start,
+           nullif(split_part(previous, '/', 2), boot_id) AS named,
+           CASE WHEN previous IS NULL THEN seq END AS first_of_all
+    FROM reports
+    UNION ALL
+    SELECT observer_id, boot_id, first_seq, last_seq, NULL, NULL, NULL FROM tombstones
+), runs AS (
+    SELECT observer_id, boot_id, min(first) AS first, max(last) AS last, max(start) AS latest,
+           min(first) = min(first_of_all) AS is_start
+    FROM known GROUP BY observer_id, boot_id
+), ordered AS ( -- Runs by time. Numbers that are not above those before begin another sequence.
+    SELECT *, sum(CASE WHEN before IS NOT NULL AND (is_start OR first <= before) THEN 1 ELSE 0 END)
+                  OVER (PARTITION BY observer_id ORDER BY latest, boot_id) AS sequence
+    FROM (SELECT *, lag(last) OVER (PARTITION BY observer_id ORDER BY latest, boot_id) AS before
+          FROM runs WHERE latest IS NOT NULL) AS runs
+), fitting AS ( -- Where the numbers of a run are free of which only tombstones came.
+    SELECT silent.observer_id, silent.boot_id, silent.first, sequence,
+           max(CASE WHEN others.first <= silent.last AND others.last >= silent.first THEN 1 ELSE 0 END) AS is_taken,
+           max(CASE WHEN others.last < silent.first THEN others.last ELSE -1 END) AS nearest
+    FROM runs AS silent LEFT JOIN ordered AS others ON others.observer_id = silent.observer_id
+    WHERE silent.latest IS NULL
+    GROUP BY silent.observer_id, silent.boot_id, silent.first, sequence
+), placed AS (
+    SELECT observer_id, boot_id, first, is_start, sequence FROM ordered
+    UNION ALL
+    SELECT observer_id, boot_id, first, NULL, CASE WHEN is_taken = 0 THEN coalesce(sequence, 0) ELSE highest + 1 END
+    FROM (SELECT *, max(sequence) OVER (PARTITION BY observer_id, boot_id) AS highest,
+                 row_number() OVER (PARTITION BY observer_id, boot_id
+                                    ORDER BY is_taken, nearest DESC, sequence DESC) AS place
+          FROM fitting) AS fitting
+    WHERE place = 1
+), numbered AS (
+    SELECT known.observer_id, coalesce(named, known.boot_id) AS boot_id, sequence, known.first,
+           coalesce(placed.is_start, false) AND known.first = placed.first AS is_start,
+           coalesce(followed.last, 0) AS followed,
+           coalesce(max(known.last) OVER (PARTITION BY known.observer_id, sequence ORDER BY known.first, known.last
+                                          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
+    FROM known
+    JOIN placed ON placed.observer_id = known.observer_id AND placed.boot_id = known.boot_id
+    LEFT JOIN runs AS followed ON followed.observer_id = known.observer_id AND followed.boot_id = named
+), holes AS (
+    SELECT observer_id, boot_id, sequence, first, is_start,
+           CASE WHEN before < followed THEN followed ELSE before END AS before
+    FROM numbered
+), told AS ( -- Of tombstones that overlap, the first one explains.
+    SELECT observer_id, boot_id, reason, last_seq AS last,
+           CASE WHEN first_seq <= before THEN before + 1 ELSE first_seq END AS first
+    FROM (SELECT *, coalesce(max(last_seq) OVER (PARTITION BY observer_id, boot_id
+                                                 ORDER BY first_seq, last_seq, reason
+                                                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -1) AS before
+          FROM tombstones) AS tombstones
+), dropped AS (
+    SELECT told.observer_id, told.boot_id, told.first, told.last, told.reason,
+           told.last - told.first + 1 - count(DISTINCT seq) AS reports
+    FROM told LEFT JOIN reports ON reports.observer_id = told.observer_id AND reports.boot_id = told.boot_id
+        AND reports.seq BETWEEN told.first AND told.last
+    WHERE told.first <= told.last
+    GROUP BY told.observer_id, told.boot_id, told.first, told.last, told.reason
+)
+SELECT observer_id, boot_id, before + 1 AS first, first - 1 AS last, first - 1 - before AS reports,
+       CASE WHEN before = 0 AND sequence = 0 THEN 'before_first' ELSE 'unexplained' END AS status, NULL AS reason
+FROM holes WHERE before < first - 1 AND NOT is_start
+UNION ALL
+SELECT observer_id, boot_id, first, last, reports, 'dropped', reason FROM dropped WHERE reports > 0
+"""
 
 
 def stream(spark: SparkSession, options: argparse.Namespace) -> None:
@@ -140,8 +224,8 @@ def show(spark: SparkSession, options: argparse.Namespace) -> None:
 
 
 def counts(unions: DataFrame) -> DataFrame:
-    """Distinct counts. A router with another key or size than most is set apart, with its name."""
-    groups = unions.groupBy("period", "name", "lg_k", "key_id").agg(
+    """Distinct counts. A router with another question, key or size than most is set apart, with its name."""
+    groups = unions.groupBy("period", "name", "question", "lg_k", "key_id").agg(
         f.hll_union_agg("hll").alias("hll"),
         f.sum("missing_packets").alias("missing_packets"),
         f.array_sort(f.array_distinct(f.flatten(f.collect_set("routers")))).alias("routers"),
@@ -150,22 +234,24 @@ def counts(unions: DataFrame) -> DataFrame:
     registers = f.lower(f.hex(f.substring("hll", 41, 1 << LG_K))).alias("registers")
     is_apart = (f.row_number().over(largest) > 1).alias("is_apart")
     value = f.hll_sketch_estimate("hll").alias("value")
-    named = groups.select("period", "name", is_apart, "lg_k", "key_id", "routers", value, "missing_packets", registers)
+    kind = ["question", "lg_k", "key_id"]
+    named = groups.select("period", "name", is_apart, *kind, "routers", value, "missing_packets", registers)
     return named.orderBy("period", "name", "is_apart")
 
 
 def top(rows: DataFrame, cells: DataFrame) -> DataFrame:
     """The largest keys of each list, with bounds."""
-    keys = rows.groupBy("period", "name", "by", "key", "cell").agg(*sums(OF_ROWS))
-    largest = Window.partitionBy("period", "name", "by").orderBy(f.desc("bytes_lower"), "key")
+    place = ["period", "name", "question", "by"]
+    keys = rows.groupBy(*place, "key", "cell").agg(*sums(OF_ROWS))
+    largest = Window.partitionBy(*place).orderBy(f.desc("bytes_lower"), "key")
     keys = keys.withColumn("place", f.row_number().over(largest)).where(f.col("place") <= TOP)
-    rest = cells.groupBy("period", "name", "by", "cell").agg(*sums(OF_CELLS))
+    rest = cells.groupBy(*place, "cell").agg(*sums(OF_CELLS))
     packets = f.greatest("packets_lower", f.col("rest_packets") + f.col("packets_beyond")).alias("packets_upper")
     bytes = f.greatest("bytes_lower", f.col("rest_bytes") + f.col("bytes_beyond")).alias("bytes_upper")
     confidence = f.greatest(f.lit(0.0), 1 - f.col("failure")).alias("confidence")
     bounds = ["packets_lower", packets, "bytes_lower", bytes, confidence]
-    joined = keys.join(rest, ["period", "name", "by", "cell"])
-    return joined.select("period", "name", "by", "place", "key", *bounds).orderBy("period", "name", "by", "place")
+    joined = keys.join(rest, [*place, "cell"])
+    return joined.select(*place, "place", "key", *bounds).orderBy(*place, "place")
 
 
 def say(**fields) -> None:

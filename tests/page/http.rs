@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     sync::mpsc::{Receiver, channel},
     thread,
@@ -48,6 +48,62 @@ pub fn get_by(namespace: &Namespace, address: &str, path: &str, headers: &str) -
 /// weir's answer on loopback inside the namespace: status, head and body.
 pub fn get(namespace: &Namespace, path: &str) -> Result<(u16, String, String)> {
     get_at(namespace, ADDRESS, path, "")
+}
+
+/// weir's answer to a request whose answer has no end: status, head, and how the body begins.
+pub fn begin(namespace: &Namespace, path: &str) -> Result<(u16, String, String)> {
+    let mut stream = namespace.enter(|| TcpStream::connect(ADDRESS))??;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {ADDRESS}\r\n\r\n")?;
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let length = stream.read(&mut piece)?;
+        ensure!(length > 0, "the answer ends: {}", String::from_utf8_lossy(&answer));
+        answer.extend(&piece[..length]);
+        let text = String::from_utf8_lossy(&answer);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let status = head.split(' ').nth(1).context("no status")?.parse()?;
+            return Ok((status, head.to_ascii_lowercase(), body.to_owned()));
+        }
+    }
+}
+
+/// A proxy in this namespace, which passes on the messages of a stream six at a time. Returns its address.
+pub fn slow_proxy(namespace: &Namespace) -> Result<SocketAddr> {
+    const HELD: usize = 6;
+    let listener = namespace.enter(|| TcpListener::bind("127.0.0.1:0"))??;
+    let address = listener.local_addr()?;
+    let forward = move |mut client: TcpStream| -> Result<()> {
+        let mut server = TcpStream::connect(ADDRESS)?;
+        let mut request = [0; 8192];
+        let length = client.read(&mut request)?;
+        let is_stream = request.starts_with(b"GET /api/seconds");
+        // One request a connection: the next one might be for the stream.
+        let asked = String::from_utf8_lossy(&request[..length]).replace("keep-alive", "close");
+        server.write_all(asked.as_bytes())?;
+        let mut held = Vec::new();
+        loop {
+            let length = server.read(&mut request)?;
+            held.extend(&request[..length]);
+            let messages = held.windows(2).filter(|two| two == b"\n\n").count();
+            if length == 0 || !is_stream || messages >= HELD {
+                client.write_all(&held)?;
+                held.clear();
+            }
+            if length == 0 {
+                return Ok(());
+            }
+        }
+    };
+    // Threads that it starts are in the namespace, too.
+    namespace.enter(|| {
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                thread::spawn(move || forward(client));
+            }
+        });
+    })?;
+    Ok(address)
 }
 
 /// The messages of a stream, in order of arrival.
@@ -208,5 +264,12 @@ pub fn addresses_are_masked_as_in_the_report() -> Result<()> {
     for row in report["top"]["sources"].as_array().into_iter().flatten() {
         ensure!(row["src_ip"] == "0.0.0.0" || row["src_ip"] == "::", "{row}");
     }
+    // Otherwise anyone could try out who is there.
+    for key in ["src_ip%3D192.0.2.7", "192.0.2.7", "192.0.2.0/24", "src_ip%3D192.0.2.7,dst_ip%3D192.0.2.8"] {
+        let (status, _, why) = get(&watched.pair.observer, &format!("/api/ask?key={key}"))?;
+        ensure!(status == 400 && why.contains("`addresses: none`"), "{key}: {status} {why}");
+    }
+    let (status, _, answer) = get(&watched.pair.observer, "/api/ask?key=%3A443")?;
+    ensure!(status == 200, "{status} {answer}");
     Ok(())
 }

@@ -5,6 +5,7 @@ mod access;
 mod expected;
 mod fleet;
 mod http;
+mod trust;
 
 use std::{
     collections::HashMap,
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
         in_browser("a_row_tells_everything_about_itself", a_row_tells_everything_about_itself),
         in_browser("before_the_first_report_it_says_so", before_the_first_report_it_says_so),
         in_browser("a_broken_connection_is_shown", a_broken_connection_is_shown),
+        in_browser("messages_that_a_proxy_holds_back_are_late", messages_that_a_proxy_holds_back_are_late),
+        in_browser("the_page_trusts_what_the_terminal_trusts", trust::the_page_trusts_what_the_terminal_trusts),
+        in_browser("a_detached_interface_is_not_measured", trust::a_detached_interface_is_not_measured),
         in_browser("every_text_has_enough_contrast", access::every_text_has_enough_contrast),
         in_browser("tab_reaches_everything", access::tab_reaches_everything),
         in_browser("long_lists_are_drawn_by_parts", access::long_lists_are_drawn_by_parts),
@@ -494,6 +498,23 @@ fn a_broken_connection_is_shown() -> Result<()> {
         .wait_for("that it is lost", "document.getElementById('notices').textContent.includes('Connection lost at')")?;
     ensure!(browser.value("document.getElementById('link-text').textContent")? == "not connected");
     Ok(())
+}
+
+/// A proxy that collects what it gets for some seconds, as nginx does with its defaults.
+fn messages_that_a_proxy_holds_back_are_late() -> Result<()> {
+    const LATE: &str = "document.getElementById('notices').textContent.includes('Messages come late')";
+    weir_tests::quiet::one_window();
+    let watched = Watched::start(weir_tests::quiet::ONE_WINDOW)?;
+    let namespace = &watched.pair.observer;
+    let (_, head, _) = http::begin(namespace, "/api/seconds")?;
+    ensure!(head.contains("x-accel-buffering: no"), "{head}");
+    let mut browser = Browser::start(namespace)?;
+    browser.open(PAGE)?;
+    browser.wait_for("a connection", "document.getElementById('link-text')?.textContent === 'live'")?;
+    ensure!(browser.value(LATE)? == false, "nothing is late without the proxy");
+    let address = http::slow_proxy(namespace)?;
+    browser.open(&format!("http://{address}/"))?;
+    browser.wait_for("that messages come late", LATE)
 }
 
 /// Draws `weir top` as a terminal shows it.

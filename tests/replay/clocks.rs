@@ -74,6 +74,101 @@ pub fn one_time_in_the_future_disturbs_no_window() -> Result<()> {
     Ok(())
 }
 
+/// Packets of a wrong clock have windows of their own, and each packet of the right time is in the window of its time.
+pub fn strays_disturb_no_window() -> Result<()> {
+    const DAY: Duration = Duration::from_secs(86_400);
+    const SECONDS: fn(u64) -> Duration = Duration::from_secs;
+    // 1,000 packets in each of six windows.
+    let steady = || (0..6_000).map(|nth| START + Duration::from_millis(nth * 10));
+    let later = START + 42 * DAY;
+    for (strays, place, windows) in [
+        (vec![later, later + SECONDS(30)], 1_000, &[1, 1][..]),
+        (vec![later, later + SECONDS(30)], 1_500, &[1, 1]),
+        (vec![later, later + SECONDS(30)], 0, &[1, 1]),
+        (vec![later, later + SECONDS(30)], 6_000, &[1, 1]),
+        (vec![START - 42 * DAY, START - DAY], 3_000, &[1, 1]),
+        (vec![later; 90], 3_000, &[90]),
+        (vec![Duration::ZERO, later, START - DAY], 5_999, &[1, 1, 1]),
+    ] {
+        let mut times: Vec<_> = steady().collect();
+        let apart = 500.min(times.len() - place);
+        for (nth, stray) in strays.iter().enumerate() {
+            // They come one after the other, or with many packets between them.
+            times.insert(place + nth * if strays.len() == 2 { apart } else { 1 }, *stray);
+        }
+        let all = reports(&["--window", "10s"], times.iter().copied())?;
+        let packets: Vec<_> = all.iter().map(|report| report["totals"]["packets"].as_u64().unwrap_or(0)).collect();
+        ensure!(packets == [&[1_000; 6][..], windows].concat(), "{strays:?} at {place}: {packets:?}");
+        for report in &all {
+            ensure!(late(report)? == 0 && report["window"]["clock_step_seconds"].is_null(), "{}", report["window"]);
+        }
+        let whole = reports(&[], times)?;
+        let window = &whole[0]["window"];
+        ensure!(window["seconds"] == 59.99 && window["strays"]["packets"] == strays.len(), "{strays:?}: {window}");
+        ensure!(whole[0]["rates"][0]["packets"]["max"] == 100, "{}", whole[0]["rates"]);
+    }
+    Ok(())
+}
+
+/// If most packets say so, there was a pause, or the clock was set.
+pub fn most_packets_are_no_strays() -> Result<()> {
+    let steady = |from: Duration| (0..3_000).map(move |nth| from + Duration::from_millis(nth * 10));
+    let other = START + Duration::from_secs(3 * 86_400);
+    for (first, second) in [(START, other), (other, START)] {
+        let all = reports(&["--window", "10s"], steady(first).chain(steady(second)))?;
+        let packets: Vec<_> = all.iter().map(|report| report["totals"]["packets"].as_u64().unwrap_or(0)).collect();
+        ensure!(packets == [1_000; 6], "{packets:?}");
+        let whole = reports(&[], steady(first).chain(steady(second)))?;
+        let window = &whole[0]["window"];
+        let due = (other - START).as_secs_f64() + 29.99;
+        ensure!(window["seconds"] == due && window["strays"].is_null(), "{window}");
+    }
+    // A second capture from another day is short, and has no strays either.
+    let scratch = Scratch::new()?;
+    let [long, short] = ["long.pcap", "short.pcap"].map(|name| scratch.file(name));
+    capture(&long, steady(START))?;
+    capture(&short, [other, other + Duration::from_secs(1)])?;
+    let reports = weir_replay(["--json", text(&short), text(&long)])?.reports(DONE)?;
+    let window = &reports[0]["window"];
+    ensure!(window["seconds"] == (other - START).as_secs_f64() + 1.0 && window["strays"].is_null(), "{window}");
+    Ok(())
+}
+
+/// A stray in one of two captures of one time does not make the other one wait.
+pub fn a_stray_in_one_of_two_captures() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let [one, other] = ["one.pcap", "other.pcap"].map(|name| scratch.file(name));
+    let steady = || (0..3_000).map(|nth| START + Duration::from_millis(nth * 10));
+    let mut times: Vec<_> = steady().collect();
+    times.insert(700, START + Duration::from_secs(42 * 86_400));
+    capture(&one, times)?;
+    capture(&other, steady())?;
+    let reports = weir_replay(["--json", "--window", "10s", text(&one), text(&other)])?.reports(DONE)?;
+    let packets: Vec<_> = reports.iter().map(|report| report["totals"]["packets"].as_u64().unwrap_or(0)).collect();
+    ensure!(packets == [2_000, 2_000, 2_000, 1], "{packets:?}");
+    Ok(())
+}
+
+/// There is no rate where there is no time.
+pub fn a_moment_has_no_rate() -> Result<()> {
+    let micros = Duration::from_micros;
+    for times in [vec![START], vec![START; 2], vec![START, START + micros(2)], vec![START; 5_000]] {
+        let reports = reports(&[], times.clone())?;
+        let window = &reports[0]["window"];
+        ensure!(window.get("seconds").is_some_and(Value::is_null), "{window}");
+        let scratch = Scratch::new()?;
+        let file = scratch.file("moment.pcap");
+        capture(&file, times)?;
+        for full in [&[][..], &["--full"]] {
+            let tables = String::from_utf8(weir_replay([&[text(&file)], full].concat())?.out)?;
+            ensure!(!tables.contains("bit/s  ") && !tables.contains("Gbit") && !tables.contains("pkt/s)"), "{tables}");
+        }
+    }
+    let reports = reports(&[], [START, START + Duration::from_secs(2)])?;
+    ensure!(reports[0]["window"]["seconds"] == 2.0, "{}", reports[0]["window"]);
+    Ok(())
+}
+
 /// A packet that comes 1 s late is in its own window, also at the beginning of the capture and after a pause.
 pub fn a_late_packet_is_in_its_own_window_after_a_pause() -> Result<()> {
     let at = |seconds: f64| Duration::from_secs_f64(START.as_secs_f64() + seconds);

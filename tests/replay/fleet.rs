@@ -24,8 +24,8 @@ const MIDNIGHT: i64 = 1_795_219_200;
 /// Captures begin this many seconds before midnight, and end as many after it.
 const AROUND: i64 = 240;
 const PACKETS_PER_SECOND: i64 = 12;
-const OLD: &str = "00112233445566778899aabbccddeeff\n";
-const NEW: &str = "2026-11-21 8899aabbccddeeff0011223344556677\n";
+const OLD: &str = "8f3c1a7be02d4965b1fe7730c4a9d258\n";
+const NEW: &str = "2026-11-21 2b90ee4d7713fa06c85d39a1064fb7ce\n";
 /// Routers, and how many seconds their clocks are ahead.
 const ROUTERS: [(&str, i64); 5] = [("edge-0", 0), ("edge-1", 45), ("edge-2", -45), ("edge-3", 45), ("stale", 45)];
 /// This router has only the old secret.

@@ -104,7 +104,7 @@ const REPLAY: [&str; 4] = ["--replay", "tests/corpus/demo.pcap", "--speed", "100
 pub fn a_key_leaves_the_terminal_as_it_was() -> Result<()> {
     let mut screen = Screen::new(&REPLAY)?;
     screen.has(&TAKES)?;
-    screen.has(&["demo.pcap", "capture ended", "kept 100.0 %", "every packet", "[1 sources]"])?;
+    screen.has(&["demo.pcap", "capture ended", "kept 100.0 %", "unsampled", "[1 sources]"])?;
     screen.keyboard.write_all(b"4")?;
     screen.has(&["[4 flows]", "2001:db8:1:82b7:88c8:f8a6:2786:3274"])?;
     screen.keyboard.write_all(b"q")?;

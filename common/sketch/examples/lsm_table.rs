@@ -10,7 +10,7 @@
 use std::{cell::Cell, error::Error};
 
 use weir_sketch::{
-    BlockedBloom, ImageError, Keyed,
+    BlockedBloom, ImageError, Keyed, SettingError,
     hash::{Key, mix},
 };
 
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Half of the keys are new, and the others get a new value.
         let first = generation * KEYS_PER_TABLE / 2;
         let rows = (first..first + KEYS_PER_TABLE).map(|n| (name(n), generation)).collect();
-        let [table, filter] = write_table(secret, rows);
+        let [table, filter] = write_table(secret, rows)?;
         store.tables.push(Table::load(secret, &table, &filter)?);
     }
     let keys = (TABLES + 1) * KEYS_PER_TABLE / 2;
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     // A filter of another store, or a damaged one, is refused. Then it is built again from the table's keys.
-    let [table, filter] = write_table(Key::random()?, vec![(name(1), 0)]);
+    let [table, filter] = write_table(Key::random()?, vec![(name(1), 0)])?;
     assert!(matches!(Table::load(secret, &table, &filter), Err(ImageError::Key(_))));
     assert!(matches!(Table::load(secret, &table, &filter[1..]), Err(ImageError::Value { .. })));
     Ok(())
@@ -64,14 +64,14 @@ fn name(n: u64) -> String {
 }
 
 /// The data for the disk: the sorted rows, and their filter.
-fn write_table(secret: Key, mut rows: Vec<(String, u64)>) -> [Vec<u8>; 2] {
-    let mut filter = BlockedBloom::with_key(secret, rows.len() as u64, RATE);
+fn write_table(secret: Key, mut rows: Vec<(String, u64)>) -> Result<[Vec<u8>; 2], SettingError> {
+    let mut filter = BlockedBloom::with_key(secret, rows.len() as u64, RATE)?;
     for (key, _) in &rows {
         filter.insert(key.as_str());
     }
     rows.sort();
     let lines: Vec<String> = rows.into_iter().map(|(key, value)| format!("{key} {value}\n")).collect();
-    [lines.concat().into_bytes(), filter.to_image()]
+    Ok([lines.concat().into_bytes(), filter.to_image()])
 }
 
 /// A table whose filter is in memory.

@@ -10,7 +10,7 @@
 use std::error::Error;
 
 use weir_sketch::{
-    BlockedBloom, ImageError, Keyed,
+    BlockedBloom, ImageError, Keyed, SettingError,
     hash::{Key, mix},
 };
 
@@ -21,7 +21,7 @@ const RATE: f64 = 0.01;
 fn main() -> Result<(), Box<dyn Error>> {
     // All nodes share this key, so that their filters have the same hashes.
     let secret = Key::random()?;
-    let images: Vec<Vec<u8>> = (0..NODES).map(|node| publish(secret, node)).collect();
+    let images: Vec<Vec<u8>> = (0..NODES).map(|node| publish(secret, node)).collect::<Result<_, _>>()?;
     let directory = Directory::read(secret, &images)?;
     assert!(Directory::read(Key::random()?, &images).is_err(), "they cannot be read without the secret");
 
@@ -49,11 +49,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The image of the filter that a node publishes. It contains all its keys.
-fn publish(secret: Key, node: usize) -> Vec<u8> {
+fn publish(secret: Key, node: usize) -> Result<Vec<u8>, SettingError> {
     let keys: Vec<String> = (0..KEYS).filter(|n| owner(*n) == node).map(object).collect();
-    let mut filter = BlockedBloom::with_key(secret, keys.len() as u64, RATE);
+    let mut filter = BlockedBloom::with_key(secret, keys.len() as u64, RATE)?;
     filter.insert_batch(&keys);
-    filter.to_image()
+    Ok(filter.to_image())
 }
 
 /// The filters of all nodes, made with one secret: a key has the same hash on every node.

@@ -25,6 +25,7 @@ use super::{
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     merge::check_mergeable,
     occupancy::Items,
+    setting::{SettingError, check_room, check_share},
     split_block::{Change, LANES, Plan, change_all, fields, find_all, place},
 };
 use crate::simd::{self, dispatch};
@@ -52,6 +53,17 @@ impl BlockedBloom {
     /// about a billion keys the rate is higher than planned: see [`BlockedBloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         Self::from_plan(Plan::new(items, false_positive_rate, u64::BITS), key_id)
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// The rate is not within [`RATE_MIN`] and [`RATE_MAX`], or so many keys would need more than 4 GiB.
+    pub fn check(items: u64, false_positive_rate: f64) -> Result<(), SettingError> {
+        check_share("false_positive_rate", false_positive_rate, RATE_MIN..=RATE_MAX)?;
+        check_room("items", items, Plan::items_max(false_positive_rate, u64::BITS))
     }
 
     pub(super) fn from_plan(plan: Plan, key_id: u64) -> Self {

@@ -38,6 +38,7 @@ use super::{
     count_min::{Conservative, Plain, Update, least, read},
     image::{Image, ImageError, Kind, Reader, Writer},
     merge::check_mergeable,
+    setting::{SettingError, check_error},
     weight::{Weight, excess, sum},
 };
 use crate::{
@@ -89,6 +90,15 @@ impl<W: Weight> BlockedCountMin<W, Plain> {
 }
 
 impl<W: Weight, U: Update> BlockedCountMin<W, U> {
+    /// Checks the error, as `with_key` does. [`BlockedCountMin::with_error`] takes the nearest one that is allowed.
+    ///
+    /// # Errors
+    ///
+    /// The error is lower than that of [`BLOCKS_MAX`] blocks, or at least 1.
+    pub fn check(error: f64) -> Result<(), SettingError> {
+        check_error("error", error, E * ROWS as f64 / (BLOCKS_MAX * CELLS) as f64)
+    }
+
     fn of_error(error: f64, key_id: u64) -> Self {
         let cells = libm::ceil(E / error.clamp(1e-9, 1.0)) as usize * ROWS;
         let blocks = vec![Block::default(); cells.div_ceil(CELLS).clamp(1, BLOCKS_MAX)].into_boxed_slice();

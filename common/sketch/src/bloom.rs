@@ -1,14 +1,23 @@
 //! Bloom filter: was this key here before?
 //!
 //! **Errors**: only towards "yes". A key that was inserted is always found. An absent key is found at a rate that is
-//! planned at construction, and can be computed from the bits that are set.
+//! planned at construction, and can be computed exactly from the bits that are set.
 //!
 //! **Cost** for 1,000,000 keys at a rate of 0.01: 1.2 MiB (9.6 bits per key), the least of this family. But the bits of
 //! a key are in 7 cache lines. This filter is the reference for the others: [`BlockedBloom`](super::BlockedBloom) needs
 //! 5 % more memory and is several times as fast.
 //!
-//! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970. Two hashes for all positions:
-//! Kirsch and Mitzenmacher, "Less hashing, same performance: building a better Bloom filter", 2006.
+//! **A slice for each hash**: the bits are cut into as many slices as a key has bits, and a key sets one bit in each.
+//! As the slices are independent, the rate is exactly the product of their fills, however small the filter is, and its
+//! expectation is known: (1 - (1 - 1/s)^n)^k for n keys and k slices of s bits. If all bits of a key were drawn from
+//! the whole filter, the rate would be the mean of a power. In small filters that is much more than the power of the
+//! mean: twice as much for 2 keys at a rate of a millionth.
+//!
+//! **A product for each slice**: positions that follow from two hashes (Kirsch and Mitzenmacher, 2006) depend on each
+//! other. In small filters two keys often share all of them: 3 keys planned for a rate of 0.0001 had 17 times as much.
+//!
+//! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970. Slices: Mullin, "A second
+//! look at Bloom filters", 1983.
 //!
 //! **Why not a crate**: crates report the planned rate instead of the present one, and set fewer bits than stated for
 //! some keys.
@@ -20,11 +29,9 @@ use super::{
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     merge::check_mergeable,
     occupancy::Occupancy,
+    setting::{SettingError, check_room, check_share},
 };
-use crate::{
-    hash::{mix, scale},
-    simd::prefetch,
-};
+use crate::{hash::scale, simd::prefetch};
 
 /// The most bits: 4 GiB.
 pub const BITS_MAX: u64 = 1 << 35;
@@ -32,6 +39,8 @@ pub const BITS_MAX: u64 = 1 << 35;
 pub const RATE_MIN: f64 = 1e-9;
 /// The highest rate. Such a filter is wrong half of the time.
 pub const RATE_MAX: f64 = 0.5;
+/// The least bits of a slice: a single one would be set by any key.
+const SLOTS_MIN: u64 = 2;
 /// The part of a core's second-level cache that is left beside other data, in bytes.
 const NEAR_BYTES: usize = 1 << 20;
 /// How many keys ahead words are prefetched. With seven bits per key, that is more than a core can wait for at once.
@@ -41,8 +50,10 @@ const AHEAD: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bloom {
     words: Box<[u64]>,
-    /// Bits per key.
+    /// The number of slices, and of bits per key.
     hashes: u32,
+    /// Bits per slice.
+    slots: u64,
     /// The number of keys that it was built for.
     capacity: u64,
     key_id: u64,
@@ -50,21 +61,35 @@ pub struct Bloom {
 
 impl Bloom {
     /// A filter that finds an absent key with a probability of at most `false_positive_rate` (p) when it contains
-    /// `items` keys (n). It has k = -log2 p bits per key and m = -n ln p / (ln 2)^2 bits in all, and a little more
-    /// because k is a whole number.
+    /// `items` keys (n). That is the mean over all keys that could be in it. It has k = -log2 p bits per key and
+    /// m = -n ln p / (ln 2)^2 bits in all, and a little more because both are whole numbers.
     ///
-    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]; NaN becomes the highest. At most [`BITS_MAX`] bits are
-    /// allocated, so beyond about a billion keys the rate is higher than planned: see [`Bloom::false_positive_rate`].
+    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]; NaN becomes the highest. [`Bloom::check`] refuses such
+    /// settings. At most [`BITS_MAX`] bits are allocated, so beyond about a billion keys the rate is higher than
+    /// planned: see [`Bloom::false_positive_rate`].
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let capacity = items.max(1);
         let rate = if false_positive_rate.is_nan() { RATE_MAX } else { false_positive_rate.clamp(RATE_MIN, RATE_MAX) };
-        let hashes = libm::round(-libm::log2(rate)).max(1.0);
-        // n keys leave a bit clear with the probability exp(-k n / m), and p is the probability that k bits are set.
-        let bits_per_key = -hashes / libm::log1p(-libm::pow(rate, 1.0 / hashes));
-        // There are at least twice as many bits as one key needs: see `positions`.
-        let bits = (capacity as f64 * bits_per_key).clamp(2.0 * hashes, BITS_MAX as f64) as u64;
-        let words = vec![0; (bits / u64::from(u64::BITS) + 1) as usize].into_boxed_slice();
-        Self { words, hashes: hashes as u32, capacity, key_id }
+        let (hashes, clear) = hashes_for(rate);
+        let most = BITS_MAX as f64 / f64::from(hashes);
+        let slots = libm::ceil(-1.0 / libm::expm1(clear / capacity as f64)).clamp(SLOTS_MIN as f64, most);
+        let words = words_for(hashes, slots as u64);
+        // Slices take the rest of the last word, too.
+        let slots = words as u64 * u64::from(u64::BITS) / u64::from(hashes);
+        Self { words: vec![0; words].into_boxed_slice(), hashes, slots, capacity, key_id }
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// The rate is not within [`RATE_MIN`] and [`RATE_MAX`], or so many keys would need more than 4 GiB.
+    pub fn check(items: u64, false_positive_rate: f64) -> Result<(), SettingError> {
+        check_share("false_positive_rate", false_positive_rate, RATE_MIN..=RATE_MAX)?;
+        let (hashes, clear) = hashes_for(false_positive_rate);
+        let most = clear / libm::log1p(-f64::from(hashes) / BITS_MAX as f64);
+        check_room("items", items, most as u64)
     }
 
     /// Inserts the key with this hash. Returns whether it was absent.
@@ -129,29 +154,28 @@ impl Bloom {
 
     /// The share of bits that are set. This reads the whole filter.
     pub fn fill(&self) -> f64 {
-        let set: u64 = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
-        set as f64 / self.bits() as f64
+        self.bits_set() as f64 / self.bits() as f64
     }
 
-    /// The probability that an absent key is found, computed from the bits that are set. This reads the whole filter.
+    /// The exact probability that an absent key is found, computed from the bits that are set: the product of the fills
+    /// of all slices. This reads the whole filter.
     pub fn false_positive_rate(&self) -> f64 {
-        libm::pow(self.fill(), f64::from(self.hashes))
+        (0..self.hashes).map(|slice| self.bits_set_in(slice) as f64 / self.slots as f64).product()
     }
 
     /// Whether it contains more keys than planned, by more than chance explains: four standard deviations of as many
     /// independent bits. This reads the whole filter.
     pub fn is_saturated(&self) -> bool {
-        let bits = self.bits() as f64;
-        let planned = -libm::expm1(-f64::from(self.hashes) * self.capacity as f64 / bits);
-        self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / bits)
+        let planned = -libm::expm1(-self.per_key() * self.capacity as f64);
+        self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / self.bits() as f64)
     }
 
     /// The estimated number of distinct keys, with bounds that hold with a probability of 99.9 %. A full filter has no
     /// upper bound. This reads the whole filter.
     pub fn estimated_items(&self) -> Estimate {
+        // Together the slices are one array from which each key draws once for each slice.
         let (slots, draws) = (self.bits() as f64, f64::from(self.hashes));
-        let clear: u64 = self.words.iter().map(|word| u64::from(word.count_zeros())).sum();
-        Occupancy { slots, draws, per_key: draws / slots }.items(clear as f64).estimate()
+        Occupancy { slots, draws, per_key: self.per_key() }.items((self.bits() - self.bits_set()) as f64).estimate()
     }
 
     /// The number of keys that it was built for.
@@ -175,7 +199,30 @@ impl Bloom {
     }
 
     const fn bits(&self) -> u64 {
-        self.words.len() as u64 * u64::BITS as u64
+        self.hashes as u64 * self.slots
+    }
+
+    fn bits_set(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// How many bits of this slice are set.
+    fn bits_set_in(&self, slice: u32) -> u64 {
+        const WIDTH: u64 = u64::BITS as u64;
+        let first = u64::from(slice) * self.slots;
+        let last = first + self.slots - 1;
+        let set = (first / WIDTH..=last / WIDTH).map(|word| {
+            let begin = word * WIDTH;
+            let from = u64::MAX << first.saturating_sub(begin);
+            let to = u64::MAX >> (WIDTH - 1 - (last - begin).min(WIDTH - 1));
+            u64::from((self.words[word as usize] & from & to).count_ones())
+        });
+        set.sum()
+    }
+
+    /// By how much a key reduces the logarithm of the expected share of clear bits.
+    fn per_key(&self) -> f64 {
+        -libm::log1p(-1.0 / self.slots as f64)
     }
 
     /// Whether it is larger than a core's second-level cache, so that prefetching saves time.
@@ -189,42 +236,65 @@ impl Bloom {
         hash.into_iter().flat_map(|&hash| self.positions(hash)).for_each(|(word, _)| prefetch(&self.words[word]));
     }
 
-    /// The key's bits, each as the index of a word and a mask: `h1 + i * h2`, modulo 2^64, scaled to the number of
-    /// bits.
+    /// The key's bits, one in each slice, as the index of a word and a mask.
     ///
-    /// The hash is h1, and h2 is derived from it. If h2 could be any number, some keys would have all their positions
-    /// in one place. With h2 between 1/2k and 1/k of the circle, all k positions of every key are apart.
+    /// Each position has a word of its own: the hash with other bits flipped, multiplied by an odd number, and both
+    /// halves of the product combined. One product costs no more than the step to the next position of double hashing.
     #[inline(always)]
     fn positions(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
-        let (bits, hashes) = (self.bits(), self.hashes);
-        let least = u64::MAX / (2 * u64::from(hashes));
-        let step = least + scale(mix(hash), least);
-        (0..u64::from(hashes)).map(move |i| {
-            let position = scale(hash.wrapping_add(i.wrapping_mul(step)), bits);
+        /// 2^64 divided by the golden ratio.
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        /// Flips other bits for each slice.
+        const FLIP: u64 = 0xbf58_476d_1ce4_e5b9;
+        let slots = self.slots;
+        (0..u64::from(self.hashes)).map(move |slice| {
+            let product = u128::from(hash ^ slice.wrapping_mul(FLIP)) * u128::from(ODD);
+            let word = (product >> u64::BITS) as u64 ^ product as u64;
+            let position = slice * slots + scale(word, slots);
             ((position / u64::from(u64::BITS)) as usize, 1 << (position % u64::from(u64::BITS)))
         })
     }
+}
+
+/// The number of slices for this rate, and the logarithm of the share of bits that are still clear when the filter
+/// reaches it.
+///
+/// n keys leave a bit of a slice of s bits clear with the probability (1 - 1/s)^n, and the rate is the probability that
+/// one bit in each slice is set.
+fn hashes_for(rate: f64) -> (u32, f64) {
+    let hashes = libm::round(-libm::log2(rate)).max(1.0);
+    (hashes as u32, libm::log1p(-libm::pow(rate, 1.0 / hashes)))
+}
+
+/// The number of words for this many slices of this many bits.
+const fn words_for(hashes: u32, slots: u64) -> usize {
+    (hashes as u64 * slots).div_ceil(u64::BITS as u64) as usize
 }
 
 impl Image for Bloom {
     const KIND: Kind = Kind::Bloom;
 
     fn write(&self, payload: &mut Writer) {
-        let Self { words, hashes, capacity, key_id: _ } = self;
-        [*capacity, (*hashes).into(), words.len() as u64].into_iter().for_each(|number| payload.varint(number));
+        let Self { words, hashes, slots, capacity, key_id: _ } = self;
+        [*capacity, (*hashes).into(), *slots].into_iter().for_each(|number| payload.varint(number));
         payload.numbers(Literal::Word, words.iter().copied());
     }
     fn read(payload: &mut Reader, key_id: u64) -> Result<Self, ImageError> {
         let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
         let hashes = payload.within("the bits per key", 1..=30, "from 1 to 30", Reader::varint)? as u32;
-        let words = 1..=BITS_MAX / u64::from(u64::BITS) + 1;
-        let count = payload.within("the words", words, "from 1 to the words of BITS_MAX", Reader::varint)? as usize;
+        let slots = SLOTS_MIN..=BITS_MAX / u64::from(hashes);
+        let slots = payload.within("the bits of a slice", slots, "from 2 to its part of BITS_MAX", Reader::varint)?;
+        let count = words_for(hashes, slots);
+        let unused = count as u64 * u64::from(u64::BITS) - u64::from(hashes) * slots;
         let mut words: Box<[u64]> = payload.allocate("the words", count)?;
         payload.numbers("a word", Literal::Word, count, |at, word| {
+            if at + 1 == count && word.leading_zeros() < unused as u32 {
+                return Err("a word without bits behind the last slice");
+            }
             words[at] = word;
             Ok(())
         })?;
-        Ok(Self { words, hashes, capacity, key_id })
+        Ok(Self { words, hashes, slots, capacity, key_id })
     }
 }
 
@@ -281,9 +351,13 @@ mod tests {
         for (items, rate) in [(1, RATE_MIN), (1, 0.5), (3, 0.1), (100, 0.01), (100_000, 1e-4)] {
             let filter = Bloom::with_capacity(items, rate, 7);
             for key in (0..crate::test_size::of(1_000, 5)).map(|_| random.word()).chain(extremes) {
-                let positions: HashSet<_> = filter.positions(key).collect();
-                assert_eq!(positions.len(), filter.hashes as usize, "{key:x} of {items} at {rate}");
-                assert!(positions.iter().all(|(word, _)| *word < filter.words.len()));
+                let mut single = filter.clone();
+                assert!(single.insert(key) && single.contains(key));
+                // One in each slice, and nothing behind the last one.
+                for slice in 0..single.hashes {
+                    assert_eq!(single.bits_set_in(slice), 1, "slice {slice} of {key:x}, {items} keys at {rate}");
+                }
+                assert_eq!(single.bits_set(), u64::from(single.hashes));
             }
         }
     }

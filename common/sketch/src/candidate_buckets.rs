@@ -74,7 +74,10 @@ use self::{
     chunk::{AHEAD, CHUNK, Scratch},
     counters::Counters,
 };
-use super::{Bounds, Geometry, MergeError, Weight};
+use super::{
+    Bounds, Geometry, MergeError, Weight,
+    setting::{SettingError, check_room},
+};
 use crate::hash::scale;
 
 /// The most buckets: 6 GiB with keys of 40 bytes and weights of two numbers.
@@ -102,6 +105,16 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
     /// To list the k largest keys, take about eight times k.
     pub fn with_capacity(candidates: usize, key_id: u64) -> Self {
         Self::with_buckets(candidates.div_ceil(WAYS), key_id)
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// More than [`BUCKETS_MAX`] buckets are needed.
+    pub fn check(candidates: usize) -> Result<(), SettingError> {
+        check_room("candidates", candidates as u64, (BUCKETS_MAX * WAYS) as u64)
     }
 
     /// Room for at least `candidates` keys. The bounds of a key seldom differ by more than `error`, a share of

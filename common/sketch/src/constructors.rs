@@ -3,11 +3,11 @@
 
 use super::{
     BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo,
-    HeavyLight, HyperLogLog, Keyed, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom, Spread, TopK, TwoChoice,
-    UltraLogLog, Weight, hash::Key,
+    HeavyLight, HyperLogLog, Keyed, Quotient, SampleAndHold, ScalableBloom, Seen, SettingError, SharedBloom, Spread,
+    TopK, TwoChoice, UltraLogLog, Weight, hash::Key,
 };
 #[cfg(feature = "std")]
-use crate::hash::NoRandom;
+use crate::setting::BuildError;
 
 /// Both constructors of each structure. They take the settings of the structure's constructor for hashes.
 macro_rules! constructors {
@@ -18,16 +18,22 @@ macro_rules! constructors {
             ///
             /// # Errors
             ///
-            /// The operating system provides no random numbers.
+            /// A setting is not allowed: see [`Self::check`]. Or the operating system provides no random numbers.
             #[cfg(feature = "std")]
-            pub fn new($($setting: $type),+) -> Result<Keyed<Self>, NoRandom> {
-                Ok(Self::with_key(Key::random()?, $($setting),+))
+            pub fn new($($setting: $type),+) -> Result<Keyed<Self>, BuildError> {
+                let key = Key::random().map_err(BuildError::NoRandom)?;
+                Self::with_key(key, $($setting),+).map_err(BuildError::Setting)
             }
 
             #[doc = $text]
             #[doc = concat!("With this key, and the settings of [`Self::", stringify!($build), "`].")]
-            pub fn with_key(key: Key, $($setting: $type),+) -> Keyed<Self> {
-                Keyed::build(key, |key_id| Self::$build($($setting,)+ key_id))
+            ///
+            /// # Errors
+            ///
+            /// A setting is not allowed: see [`Self::check`].
+            pub fn with_key(key: Key, $($setting: $type),+) -> Result<Keyed<Self>, SettingError> {
+                Self::check($($setting),+)?;
+                Ok(Keyed::build(key, |key_id| Self::$build($($setting,)+ key_id)))
             }
         })+
     };

@@ -36,6 +36,7 @@ use super::{
     Bounds, Geometry, MergeError,
     batch::{estimate_each, estimate_in_lanes, is_far, visit},
     merge::check_mergeable,
+    setting::{SettingError, check_error},
     weight::{Weight, excess, sum},
 };
 use crate::simd::prefetch;
@@ -47,6 +48,8 @@ pub const DEPTH_MAX: usize = 8;
 pub const WIDTH_MAX: usize = 1 << 26;
 /// The fewest cells per row: an error of 68 % is the largest one that is meaningful.
 pub const WIDTH_MIN: usize = 4;
+/// The lowest error, that of the widest sketch.
+const ERROR_MIN: f64 = E / WIDTH_MAX as f64;
 
 /// Calls a method that is compiled for this number of rows, so that its loops over the rows are unrolled.
 macro_rules! for_depth {
@@ -97,8 +100,18 @@ impl<W: Weight> CountMin<W, Plain> {
 }
 
 impl<W: Weight, U: Update> CountMin<W, U> {
+    /// Checks these settings, as `with_key` does. [`CountMin::with_error`] takes the nearest ones that are allowed.
+    ///
+    /// # Errors
+    ///
+    /// The error or the probability is lower than the largest sketch has ([`WIDTH_MAX`], [`DEPTH_MAX`]), or at least 1.
+    pub fn check(error: f64, probability_of_more: f64) -> Result<(), SettingError> {
+        check_error("error", error, ERROR_MIN)?;
+        check_error("probability_of_more", probability_of_more, libm::exp(-(DEPTH_MAX as f64)))
+    }
+
     fn of_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
-        let width = libm::ceil(E / error.clamp(E / WIDTH_MAX as f64, 1.0)) as usize;
+        let width = libm::ceil(E / error.clamp(ERROR_MIN, 1.0)) as usize;
         let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
         let depth = (libm::ceil(-libm::log(probability_of_more.clamp(0.0, 1.0))) as usize).clamp(1, DEPTH_MAX);
         let cells = vec![W::default(); width * depth].into_boxed_slice();

@@ -21,6 +21,7 @@ use super::{
     Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     merge::check_mergeable,
+    setting::{SettingError, check_room, check_share},
     split_block::{Change, LANES, Plan, change_all, fields, find_all, place},
 };
 use crate::simd::dispatch;
@@ -54,6 +55,17 @@ impl CountingBloom {
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let plan = Plan::new(items, false_positive_rate, u64::BITS / COUNTER_BITS);
         Self { blocks: vec![Block([0; LANES]); plan.blocks].into_boxed_slice(), plan, key_id }
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// The rate is not within [`RATE_MIN`] and [`RATE_MAX`], or so many keys would need more than 4 GiB.
+    pub fn check(items: u64, false_positive_rate: f64) -> Result<(), SettingError> {
+        check_share("false_positive_rate", false_positive_rate, RATE_MIN..=RATE_MAX)?;
+        check_room("items", items, Plan::items_max(false_positive_rate, u64::BITS / COUNTER_BITS))
     }
 
     /// Inserts the key with this hash once more. Returns whether it was absent.

@@ -4,8 +4,9 @@
 //! removed as often as it was inserted. An absent key is found with a probability of at most 0.012 %, which can be
 //! computed exactly from the fingerprints.
 //!
-//! **Cost** for 1,000,000 keys: 2.0 MiB (17 bits per key). A key has two cache lines. Insertion slows down as the
-//! filter fills: beyond about 80 %, other keys must be moved first, and beyond 96 % there is no more room ([`Full`]).
+//! **Cost** for 1,000,000 keys: 2.0 MiB (17 bits per key), which is allocated at once. A key has two cache lines.
+//! Insertion slows down as the filter fills: beyond about 80 %, other keys must be moved first, and beyond 96 % there
+//! is no more room ([`Full`]).
 //!
 //! **Papers**: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo filter: practically better than Bloom", 2014.
 //! Breadth-first search for the shortest way to a free slot: Li, Andersen, Kaminsky and Freedman, "Algorithmic
@@ -20,6 +21,7 @@ use super::{
     Full, Geometry,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     partial_key::{Ahead, BATCH, Place, other},
+    setting::{SettingError, check_room},
 };
 use crate::simd;
 
@@ -53,7 +55,7 @@ const HIGHS: u64 = ONES << (FINGERPRINT_BITS - 1);
 /// ```
 /// use weir_sketch::{Cuckoo, Keyed, hash::Key};
 ///
-/// let mut sessions = Cuckoo::with_key(Key([1, 2]), 1_000);
+/// let mut sessions = Cuckoo::with_key(Key([1, 2]), 1_000).unwrap();
 /// assert!(sessions.insert("192.0.2.1:51000")?);
 /// assert!(sessions.contains("192.0.2.1:51000"));
 /// assert!(sessions.remove("192.0.2.1:51000"));
@@ -76,6 +78,16 @@ impl Cuckoo {
         let buckets = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + BUCKETS_SPARE) as usize;
         let buckets = vec![Bucket::default(); buckets.min(BUCKETS_MAX)].into_boxed_slice();
         Self { capacity: items.clamp(1, capacity_max(buckets.len())), buckets, items: 0, key_id }
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for so many keys.
+    pub fn check(items: u64) -> Result<(), SettingError> {
+        check_room("items", items, capacity_max(BUCKETS_MAX))
     }
 
     /// Inserts the key with this hash once more, even if it is already present. Returns whether it was absent.

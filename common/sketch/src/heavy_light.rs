@@ -45,6 +45,7 @@ use super::{
     Bounds, Geometry, MergeError,
     batch::{GROUP, Lanes, Places, block_in_lanes, estimate_each, estimate_in_lanes, is_far, visit},
     merge::check_mergeable,
+    setting::{SettingError, check_error},
     weight::{Weight, sum},
 };
 use crate::{hash::scale, simd::prefetch};
@@ -71,6 +72,15 @@ impl<W: Weight> HeavyLight<W> {
         let cells = libm::ceil(2.0 * E / error.clamp(1e-9, 1.0)) as usize;
         let blocks = vec![Block::default(); cells.div_ceil(CELLS).clamp(1, BLOCKS_MAX)].into_boxed_slice();
         Self { blocks, total: W::default(), key_id }
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_error`] takes the nearest ones that are allowed.
+    ///
+    /// # Errors
+    ///
+    /// The error is lower than that of [`BLOCKS_MAX`] blocks, or at least 1.
+    pub fn check(error: f64) -> Result<(), SettingError> {
+        check_error("error", error, 2.0 * E / (BLOCKS_MAX * CELLS) as f64)
     }
 
     /// Adds `weight` to the key with this hash. Returns the key's new estimate, which is never below the truth.

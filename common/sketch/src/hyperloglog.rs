@@ -2,8 +2,9 @@
 //!
 //! **Errors**: in both directions. The relative standard error is 1.04 / sqrt(registers), and less for counts below the
 //! number of registers (with 16 registers: 7 % more). The bias is below 0.6 / registers of the count for every count,
-//! which is negligible beside that error. If the count is below a hundredth of the registers, the rounded value is
-//! nearly always exact.
+//! which is negligible beside that error. A few keys are counted exactly if no two of them share a register. For n keys
+//! and m registers the probability of that is about exp(-n^2 / 2m): 99.5 % up to a tenth of the root of m (6 keys with
+//! 4,096 registers), and soon little for more. [`CompactHyperLogLog`] counts small sets exactly.
 //!
 //! **Cost** at an error of 0.005: 65,536 registers = 64 KiB. An insertion touches one register; a count reads all of
 //! them.
@@ -25,6 +26,7 @@ use super::{
     merge::check_mergeable,
     normal::deviations,
     rank,
+    setting::{SettingError, check_error},
 };
 
 mod compact;
@@ -62,6 +64,15 @@ impl HyperLogLog {
     /// ([`PRECISION_MAX`]). NaN gives the smallest sketch.
     pub fn with_error(relative_error: f64, key_id: u64) -> Self {
         Self::with_precision(precision_for(relative_error), key_id)
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_error`] takes the nearest ones that are allowed.
+    ///
+    /// # Errors
+    ///
+    /// The error is lower than that of [`PRECISION_MAX`], or at least 1.
+    pub fn check(relative_error: f64) -> Result<(), SettingError> {
+        check_error("relative_error", relative_error, relative_error_of(PRECISION_MAX))
     }
 
     /// A sketch with two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
@@ -171,7 +182,7 @@ impl HyperLogLog {
 
     /// The relative standard error of large counts.
     pub fn relative_error(&self) -> f64 {
-        ERROR_FACTOR / libm::sqrt(self.registers.len() as f64)
+        relative_error_of(self.precision)
     }
 
     /// The number of registers as a power of two.
@@ -258,6 +269,11 @@ pub(super) fn bounds_of(count: f64, margin: f64, filled: u64) -> Estimate {
 fn precision_for(relative_error: f64) -> u32 {
     let registers_root = ERROR_FACTOR / relative_error.clamp(0.001, 1.0);
     (libm::ceil(2.0 * libm::log2(registers_root)) as u32).clamp(PRECISION_MIN, PRECISION_MAX)
+}
+
+/// The relative standard error of large counts.
+fn relative_error_of(precision: u32) -> f64 {
+    ERROR_FACTOR / libm::sqrt((1u64 << precision) as f64)
 }
 
 /// How many registers have each rank.
@@ -357,6 +373,25 @@ mod tests {
         let mut sketch = with_precision(precision);
         (0..count).for_each(|item| sketch.insert(hash(seed, item)));
         sketch
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
+    fn few_keys_are_counted_exactly_if_they_share_no_register() {
+        // Of 1,000 counts, 5 may be wrong, and 6 standard deviations more: a chance of one in a billion.
+        for precision in [8, 12, 16] {
+            let keys = libm::sqrt((1u64 << precision) as f64) / 10.0;
+            let wrong = |seed: &u64| fed(precision, *seed, keys as u64).bounds().value != keys as u64;
+            assert!((0..1_000).filter(wrong).count() <= 5 + 14, "{precision}");
+        }
+        // With a hundredth of many registers, hardly any count is exact. A small set is.
+        let wrong = |seed: &u64| fed(16, *seed, 655).bounds().value != 655;
+        assert!((0..100).filter(wrong).count() > 50);
+        for seed in 0..100 {
+            let mut small = CompactHyperLogLog::with_precision(16, 7);
+            (0..655).for_each(|item| small.insert(hash(seed, item)));
+            assert_eq!(small.bounds().value, 655);
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ const BATCH: usize = 256;
 /// use weir_sketch::{BlockedBloom, Keyed, hash::Key};
 ///
 /// let key = Key([1, 2]);
-/// let mut visited = BlockedBloom::with_key(key, 1_000, 0.01);
+/// let mut visited = BlockedBloom::with_key(key, 1_000, 0.01).unwrap();
 /// visited.insert("https://example.org/");
 /// let image = visited.to_image();
 ///
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_batch_equals_its_items_one_by_one() {
-        let mut one_by_one = BlockedBloom::with_key(KEY, 1_000, 0.001);
+        let mut one_by_one = BlockedBloom::with_key(KEY, 1_000, 0.001).unwrap();
         let mut batched = one_by_one.clone();
         for name in names() {
             one_by_one.insert(&name);
@@ -317,13 +317,13 @@ mod tests {
         batched.contains_batch(&names(), &mut found);
         assert!(found.iter().all(|found| *found) && batched.contains("host-7") && !batched.contains("guest-7"));
 
-        let mut one_by_one = HyperLogLog::with_key(KEY, 0.01);
+        let mut one_by_one = HyperLogLog::with_key(KEY, 0.01).unwrap();
         let mut batched = one_by_one.clone();
         names().iter().for_each(|name| one_by_one.count_in(name));
         batched.count_in_batch(&names());
         assert_eq!(*one_by_one, *batched);
 
-        let mut one_by_one = CountMin::<u64>::with_key(KEY, 0.01, 0.01);
+        let mut one_by_one = CountMin::<u64>::with_key(KEY, 0.01, 0.01).unwrap();
         let mut batched = one_by_one.clone();
         let weights: Vec<u64> = (1..=NAMES as u64).collect();
         names().iter().zip(&weights).for_each(|(name, weight)| _ = one_by_one.add(name, *weight));
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_sketch_and_another_key_cannot_be_combined() {
-        let mut filter = BlockedBloom::with_key(KEY, NAMES as u64, 0.01);
+        let mut filter = BlockedBloom::with_key(KEY, NAMES as u64, 0.01).unwrap();
         filter.insert_batch(&names());
         let image = filter.to_image();
         let other = Key([4, 3]);
@@ -368,7 +368,7 @@ mod tests {
         assert!(format!("{error}").contains("older version"), "{error}");
         let public = Keyed::new(KEY, HyperLogLog::with_error(0.1, PUBLIC)).unwrap_err();
         assert!(format!("{public}").contains("public hashes"), "{public}");
-        let merged = HyperLogLog::with_key(KEY, 0.1).merge(&HyperLogLog::with_key(other, 0.1));
+        let merged = HyperLogLog::with_key(KEY, 0.1).unwrap().merge(&HyperLogLog::with_key(other, 0.1).unwrap());
         assert_eq!(merged, Err(MergeError::Key { ours: KEY.id(), theirs: other.id() }));
     }
 
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn the_largest_texts_are_listed() {
-        let mut words = TopK::<String>::with_key(KEY, 64);
+        let mut words = TopK::<String>::with_key(KEY, 64).unwrap();
         for word in "a rose is a rose is a rose".split(' ') {
             words.add(word, 1);
         }
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn both_generations_need_the_key() {
-        let seen = Seen::with_key(KEY, 100, 0.01).into_sketch();
+        let seen = Seen::with_key(KEY, 100, 0.01).unwrap().into_sketch();
         seen.rotate_to(Key([5, 5]).id());
         for key in [KEY, Key([5, 5])] {
             assert!(Keyed::new(key, Seen::from_image(&seen.to_image(), 1 << 20).unwrap()).is_err());
@@ -413,18 +413,19 @@ mod tests {
 
     #[test]
     fn threads_and_pairs_take_items() {
-        let shared = SharedBloom::with_key(KEY, 100, 0.01);
+        let shared = SharedBloom::with_key(KEY, 100, 0.01).unwrap();
         assert!(shared.insert_shared("a") && !shared.insert_shared("a") && shared.contains("a"));
-        let seen = Seen::with_key(KEY, 100, 0.01);
+        let seen = Seen::with_key(KEY, 100, 0.01).unwrap();
         assert!(seen.insert("a") && !seen.insert("a") && seen.contains("a"));
-        let (mut spread, mut hold) = (Spread::with_key(KEY, 1_000, 50, 0.1), SampleAndHold::with_key(KEY, 4, 0.1));
+        let (mut spread, mut hold) =
+            (Spread::with_key(KEY, 1_000, 50, 0.1).unwrap(), SampleAndHold::with_key(KEY, 4, 0.1).unwrap());
         for item in 0..100 {
             spread.touch(7u32, &item);
             hold.touch(7u32, &item);
         }
         assert_eq!(spread.survey().top(1)[0].key, 7);
         assert_eq!(hold.held(&hold.margin(0, 0.001))[0].key, 7);
-        let mut days = [(); 2].map(|()| Quotient::with_key(KEY, 10));
+        let mut days = [(); 2].map(|()| Quotient::with_key(KEY, 10).unwrap());
         for day in &mut days {
             day.insert("a").unwrap();
             day.resize(100).unwrap();
@@ -435,21 +436,21 @@ mod tests {
 
     #[test]
     fn every_query_takes_items() {
-        let mut filter = Cuckoo::with_key(KEY, 100);
+        let mut filter = Cuckoo::with_key(KEY, 100).unwrap();
         filter.insert("a").unwrap();
         assert!(filter.remove("a") && !filter.contains("a"));
         filter.insert_batch(&["b", "c"]).unwrap();
         assert_eq!((filter.remove_batch(&["a", "b", "c", "c"]), filter.fill()), (2, 0.0));
-        let mut counts = CountMin::<u64>::with_key(KEY, 0.01, 0.01);
+        let mut counts = CountMin::<u64>::with_key(KEY, 0.01, 0.01).unwrap();
         counts.add("a", 3);
         assert_eq!((counts.add("a", 4), counts.estimate("a"), counts.estimate("b")), (7, 7, 0));
-        let mut largest = HeavyLight::<u64>::with_key(KEY, 0.01);
+        let mut largest = HeavyLight::<u64>::with_key(KEY, 0.01).unwrap();
         largest.add("a", 3);
         assert_eq!(largest.estimate("a"), 3);
-        let mut top = TopK::with_key(KEY, 64);
+        let mut top = TopK::with_key(KEY, 64).unwrap();
         top.add(&7u32, CountAndSum::new(1, 60));
         assert_eq!(top.bounds_of(&7), Bounds { lower: CountAndSum::new(1, 60), upper: CountAndSum::new(1, 60) });
-        let mut top = CandidateBuckets::with_key(KEY, 64);
+        let mut top = CandidateBuckets::with_key(KEY, 64).unwrap();
         top.add(7u32, 60u64);
         assert_eq!((top.bounds_of(&7), top.bounds_of(&8).lower), (Bounds { lower: 60, upper: 60 }, 0));
     }

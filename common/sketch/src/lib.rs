@@ -3,6 +3,11 @@
 // Denied, not forbidden: `simd` has the only unsafe code.
 #![deny(unsafe_code)]
 
+#[cfg(not(target_has_atomic = "64"))]
+compile_error!(
+    "weir-sketch needs a target with 64-bit atomic operations: threads share the words of `SharedBloom` and `Seen`"
+);
+
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
@@ -37,6 +42,7 @@ pub mod scalable_bloom;
 pub mod seen;
 #[cfg(feature = "serde")]
 mod serde;
+mod setting;
 pub mod shared_bloom;
 pub mod simd;
 mod split_block;
@@ -49,6 +55,8 @@ mod weight;
 
 #[cfg(test)]
 mod distinct_laws;
+#[cfg(test)]
+mod filter_laws;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
@@ -75,6 +83,9 @@ pub use quotient::Quotient;
 pub use sample_and_hold::SampleAndHold;
 pub use scalable_bloom::ScalableBloom;
 pub use seen::Seen;
+#[cfg(feature = "std")]
+pub use setting::BuildError;
+pub use setting::SettingError;
 pub use shared_bloom::SharedBloom;
 pub use spread::{Spread, Spreader, Survey, Touch};
 pub use top_k::{Candidate, Rest, TopK};

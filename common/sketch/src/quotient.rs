@@ -35,7 +35,11 @@ use self::{
     batch::{contains_batch, insert_batch, remove_batch},
     line::{COUNT_BITS, Line},
 };
-use super::{Full, Geometry, MergeError, merge::check_mergeable};
+use super::{
+    Full, Geometry, MergeError,
+    merge::check_mergeable,
+    setting::{SettingError, check_room},
+};
 
 /// The most lines: 4 GiB.
 pub const LINES_MAX: usize = 1 << 26;
@@ -62,7 +66,7 @@ const PREFETCH_BYTES: usize = 1 << 20;
 /// ```
 /// use weir_sketch::{Keyed, Quotient, hash::Key};
 ///
-/// let [mut monday, mut tuesday] = [(); 2].map(|()| Quotient::with_key(Key([1, 2]), 100));
+/// let [mut monday, mut tuesday] = [(); 2].map(|()| Quotient::with_key(Key([1, 2]), 100).unwrap());
 /// monday.insert("192.0.2.1")?;
 /// tuesday.insert("192.0.2.2")?;
 /// [&mut monday, &mut tuesday].into_iter().try_for_each(|day| day.resize(200))?;
@@ -112,9 +116,19 @@ impl Quotient {
         Self::of_lines(lines, fingerprint_bits, items.max(1), key_id)
     }
 
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for so many keys.
+    pub fn check(items: u64) -> Result<(), SettingError> {
+        check_room("items", items, capacity_max(LINES_MAX))
+    }
+
     fn of_lines(lines: usize, fingerprint_bits: u32, capacity: u64, key_id: u64) -> Self {
         // The capacity is no more than the lines have room for.
-        let capacity = capacity.min(libm::round((lines * SLOTS) as f64 * LOAD) as u64);
+        let capacity = capacity.min(capacity_max(lines));
         let lines = vec![Line::default(); lines].into_boxed_slice();
         Self { lines, fingerprint_bits, items: 0, capacity, key_id }
     }
@@ -401,6 +415,11 @@ impl Quotient {
     fn is_far(&self) -> bool {
         size_of_val(&*self.lines) > PREFETCH_BYTES
     }
+}
+
+/// The number of keys for which this many lines have room.
+fn capacity_max(lines: usize) -> u64 {
+    libm::round((lines * SLOTS) as f64 * LOAD) as u64
 }
 
 /// How many lines are needed for this many planned keys.

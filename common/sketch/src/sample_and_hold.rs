@@ -53,6 +53,7 @@ use super::{
     hash::{combine, combine_all, mix, scale},
     merge::check_mergeable,
     normal::deviations,
+    setting::{SettingError, check_error, check_room},
     spread::Spreader,
     ultraloglog,
 };
@@ -148,6 +149,16 @@ impl<K: Copy> SampleAndHold<K> {
     /// To find the k keys that touch the most items, use room for several times as many keys.
     pub fn with_room(keys: usize, relative_error: f64, key_id: u64) -> Self {
         Self::with_precision(keys.clamp(1, KEYS_MAX), ultraloglog::precision_for(relative_error), key_id)
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_room`] takes the nearest ones that are allowed.
+    ///
+    /// # Errors
+    ///
+    /// There are more than [`KEYS_MAX`] keys, or the error is lower than 0.0015, or at least 1.
+    pub fn check(keys: usize, relative_error: f64) -> Result<(), SettingError> {
+        check_room("keys", keys as u64, KEYS_MAX as u64)?;
+        check_error("relative_error", relative_error, ultraloglog::relative_error(ultraloglog::PRECISION_MAX))
     }
 
     fn with_precision(room: usize, precision: u32, key_id: u64) -> Self {
@@ -248,7 +259,7 @@ impl<K: Copy> SampleAndHold<K> {
         let held = Held { key, hash, missed: Missed::new(price, self.left[place_of_leaver(hash)]) };
         self.place(place, held, Counter::new(price, self.precision));
         self.memory[place << self.precision..][..1 << self.precision].fill(0);
-        self.admitted += 1;
+        self.admitted = self.admitted.saturating_add(1);
         self.count(place, pair);
     }
 

@@ -8,8 +8,10 @@
 //! because the rates of the stages are a falling geometric series whose sum is the planned rate.
 //!
 //! **Cost**: memory grows with the keys. 1,000,000 keys at a rate of 0.01, with room for 10,000 at first, take 2.6 MiB
-//! in seven stages, the last of which is not yet full. That is twice as much as for a known number of keys. An absent
-//! key touches one cache line in each stage. An insertion that adds a stage allocates memory.
+//! in seven stages, the last of which is not yet full. That is twice as much as for a known number of keys. At this
+//! rate a key takes 15 bits when the first stage is full, and 19 when the eleventh is. Just after a stage was added,
+//! twice as many, and up to 50 after many stages. An absent key touches one cache line in each stage. An insertion that
+//! adds a stage allocates memory.
 //!
 //! **Papers**: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom filters", 2007.
 //!
@@ -23,6 +25,7 @@ use super::{
     image::{Image, ImageError, Kind, Reader, Writer},
     merge::check_mergeable,
     occupancy::Items,
+    setting::{SettingError, check_room, check_share},
     split_block::{BLOCKS_MAX, Plan},
 };
 
@@ -89,13 +92,24 @@ impl ScalableBloom {
         let rate = if false_positive_rate.is_nan() { RATE_MAX } else { false_positive_rate };
         let settings = Settings {
             items: items.max(1),
-            // The rate must be high enough to plan the first stage with its share.
-            false_positive_rate: rate.clamp(RATE_MIN / (1.0 - tightening), RATE_MAX),
+            false_positive_rate: rate.clamp(rate_min(tightening), RATE_MAX),
             growth: growth.clamp(2, GROWTH_MAX),
             tightening,
         };
         let current = BlockedBloom::from_plan(settings.stage(0), key_id);
         Self { current, items: 0, past: Vec::new(), growths: 0, settings }
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// The rate is not within 7e-9 and [`RATE_MAX`], or the first stage would need more than 4 GiB.
+    pub fn check(items: u64, false_positive_rate: f64) -> Result<(), SettingError> {
+        check_share("false_positive_rate", false_positive_rate, rate_min(TIGHTENING)..=RATE_MAX)?;
+        let of_first = false_positive_rate * (1.0 - TIGHTENING);
+        check_room("items", items, Plan::items_max(of_first, u64::BITS))
     }
 
     /// Inserts the key with this hash. Returns whether it was absent. Allocates memory when it grows.
@@ -252,6 +266,11 @@ impl Settings {
     }
 }
 
+/// The lowest rate of all stages together: the first stage can still be planned with its share.
+fn rate_min(tightening: f64) -> f64 {
+    RATE_MIN / (1.0 - tightening)
+}
+
 /// Sets `found[i]` if any stage contains `hashes[i]`, for at most [`CHUNK`] keys.
 fn find_in<'a>(stages: impl Iterator<Item = &'a BlockedBloom>, hashes: &[u64], found: &mut [bool]) {
     let mut here = [false; CHUNK];
@@ -309,6 +328,23 @@ mod tests {
     use super::*;
     use crate::oracle::{SplitMix64, hash};
     use std::{vec, vec::Vec};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "growing takes too long")]
+    fn memory_per_key_is_as_stated() {
+        let mut filter = ScalableBloom::with_capacity(1_000, 0.01, 7);
+        let bits = |filter: &ScalableBloom| filter.blocks() as f64 * 512.0;
+        let (mut before, mut items) = (bits(&filter), 0.0);
+        for stage in 0..8 {
+            while bits(&filter) == before {
+                filter.insert(hash(1, items as u64));
+                items += 1.0;
+            }
+            let [full, grown] = [before, bits(&filter)].map(|bits| bits / items);
+            assert!((14.5..18.5).contains(&full) && (33.0..51.0).contains(&grown), "{stage}: {full}, {grown}");
+            before = bits(&filter);
+        }
+    }
 
     fn hashes(seed: u64, items: core::ops::Range<u64>) -> Vec<u64> {
         items.map(|item| hash(seed, item)).collect()

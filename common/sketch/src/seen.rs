@@ -29,6 +29,8 @@ use core::sync::atomic::{
 use super::{
     Geometry, MergeError, SharedBloom,
     image::{Image, ImageError, Kind, Reader, Writer},
+    setting::{SettingError, check_share},
+    shared_bloom::{RATE_MAX, RATE_MIN},
 };
 
 /// Two rotating generations of keys that several threads share.
@@ -48,6 +50,18 @@ impl Seen {
     pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
         let generation = || SharedBloom::with_capacity(items, rate_of_each(false_positive_rate), key_id);
         Self { generations: [generation(), generation()], epoch: AtomicUsize::new(0), rotating: AtomicBool::new(false) }
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// The rate is not within twice [`RATE_MIN`] and [`RATE_MAX`], or so many keys would need more than 8 GiB.
+    pub fn check(items: u64, false_positive_rate: f64) -> Result<(), SettingError> {
+        // Each generation has about half of the rate.
+        check_share("false_positive_rate", false_positive_rate, 2.0 * RATE_MIN..=RATE_MAX)?;
+        SharedBloom::check(items, rate_of_each(false_positive_rate))
     }
 
     /// Continues with these generations: the current one, and the previous one.

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn sketches_come_back_with_their_key() {
-        let mut filter = BlockedBloom::with_key(KEY, 100, 0.01);
+        let mut filter = BlockedBloom::with_key(KEY, 100, 0.01).unwrap();
         filter.insert("alice");
         assert_comes_back(&filter);
         assert_comes_back(&*filter);
@@ -174,10 +174,10 @@ mod tests {
         assert!(read.contains("alice") && read.key() == KEY);
         let error = serde_json::from_str::<Keyed<BlockedBloom>>(&text.replacen(",2]", ",3]", 1)).unwrap_err();
         assert!(format!("{error}").contains("use the key that it was made with"), "{error}");
-        let mut words = TopK::<String>::with_key(KEY, 8);
+        let mut words = TopK::<String>::with_key(KEY, 8).unwrap();
         words.add("rose", 3);
         assert_comes_back(&words);
-        let mut counts = CountMin::<u32>::with_key(KEY, 0.1, 0.1);
+        let mut counts = CountMin::<u32>::with_key(KEY, 0.1, 0.1).unwrap();
         counts.add(&7, 3);
         assert_comes_back(&counts);
     }

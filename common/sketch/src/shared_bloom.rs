@@ -28,7 +28,8 @@ use super::{
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     merge::check_mergeable,
     occupancy::{Items, Occupancy},
-    split_block::{BLOCKS_NEAR, PoissonMean, largest_load, place, poisson_mean},
+    setting::{SettingError, check_room, check_share},
+    split_block::{BLOCKS_NEAR, PoissonMean, items_max, largest_load, place, poisson_mean},
 };
 use crate::simd;
 
@@ -73,6 +74,17 @@ impl SharedBloom {
         let capacity = items.max(1);
         let blocks = repeat_with(Block::default).take(blocks_for(capacity, false_positive_rate)).collect();
         Self { blocks, capacity, key_id: key_id.into() }
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// The rate is not within [`RATE_MIN`] and [`RATE_MAX`], or so many keys would need more than 4 GiB.
+    pub fn check(items: u64, false_positive_rate: f64) -> Result<(), SettingError> {
+        check_share("false_positive_rate", false_positive_rate, RATE_MIN..=RATE_MAX)?;
+        check_room("items", items, items_max(load_for(false_positive_rate)))
     }
 
     /// The memory that [`SharedBloom::with_capacity`] takes with the same arguments, in bytes. Nothing is allocated.

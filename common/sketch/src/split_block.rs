@@ -45,9 +45,14 @@ impl Plan {
     pub fn new(items: u64, rate: f64, slots: u32) -> Self {
         let load = load_for(rate, slots);
         // The capacity is at most what the largest number of blocks has room for.
-        let capacity = items.clamp(1, (BLOCKS_MAX as f64 * load) as u64);
+        let capacity = items.clamp(1, items_max(load));
         let blocks = libm::ceil(capacity as f64 / load) as usize;
         Self { capacity, blocks: blocks.clamp(1, BLOCKS_MAX), slots }
+    }
+
+    /// The most keys for which there is a plan with this rate.
+    pub fn items_max(rate: f64, slots: u32) -> u64 {
+        items_max(load_for(rate, slots))
     }
 
     /// Writes the plan into an image's payload.
@@ -181,6 +186,11 @@ fn ask_ahead<B>(blocks: &[B], chunks: &[[u64; CHUNK]], nth: usize) {
     {
         chunk.iter().for_each(|&hash| prefetch(&blocks[place(hash, blocks.len()).0]));
     }
+}
+
+/// The number of keys that the largest filter has room for, if a block has this many on average.
+pub(super) fn items_max(load: f64) -> u64 {
+    (BLOCKS_MAX as f64 * load) as u64
 }
 
 /// The most keys that a block may have on average for a rate of false positives of at most `rate`.

@@ -39,7 +39,12 @@ use self::{
     place::{CHUNK, Grid, Places, place_chunk},
     survey::relative_error_of,
 };
-use super::{Geometry, MergeError, merge::check_mergeable, ultraloglog};
+use super::{
+    Geometry, MergeError,
+    merge::check_mergeable,
+    setting::{SettingError, check_error, check_room},
+    ultraloglog,
+};
 use crate::{
     hash::{combine, combine_all},
     simd,
@@ -120,6 +125,20 @@ impl<K: Copy> Spread<K> {
             lines_per_key,
             key_id,
         }
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_resolution`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// The error is lower than that of the most lines per key, or at least 1, or more than [`LINES_MAX`] lines are
+    /// needed.
+    pub fn check(pairs: u64, smallest: u64, relative_error: f64) -> Result<(), SettingError> {
+        let [.., most] = LINES_PER_KEY;
+        check_error("relative_error", relative_error, relative_error_of(most))?;
+        let room = (LINES_MAX / lines_per_key(relative_error) / 2) as u64;
+        check_room("pairs", pairs, room.saturating_mul(smallest.max(1)))
     }
 
     /// How many lines [`Spread::with_resolution`] creates.

@@ -48,7 +48,12 @@ use self::{
     merge::merge_block,
     row::Row,
 };
-use super::{Bounds, Geometry, MergeError, merge::check_mergeable, weight::Weight};
+use super::{
+    Bounds, Geometry, MergeError,
+    merge::check_mergeable,
+    setting::{SettingError, check_room},
+    weight::Weight,
+};
 use crate::{coin::Coin, hash::scale, simd};
 
 pub use self::{block::WAYS, candidate::Candidate, rest::Rest};
@@ -84,6 +89,16 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
             seed: key_id,
             key_id,
         }
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// There are more than [`ENTRIES_MAX`].
+    pub fn check(entries: usize) -> Result<(), SettingError> {
+        check_room("entries", entries as u64, ENTRIES_MAX as u64)
     }
 
     /// A table of at least `entries` keys. The bounds of a key seldom differ by more than `error`, a share of

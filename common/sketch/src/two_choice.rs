@@ -24,6 +24,7 @@ use super::{
     Full, Geometry,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
     partial_key::{Ahead, BATCH, Place, other},
+    setting::{SettingError, check_room},
 };
 use crate::simd;
 
@@ -47,7 +48,7 @@ const FINGERPRINT_MIN: u16 = SLOTS as u16 + 1;
 /// ```
 /// use weir_sketch::{Keyed, TwoChoice, hash::Key};
 ///
-/// let mut sessions = TwoChoice::with_key(Key([1, 2]), 1_000);
+/// let mut sessions = TwoChoice::with_key(Key([1, 2]), 1_000).unwrap();
 /// let (begins, again) = (sessions.insert("session 7")?, sessions.insert("session 7")?);
 /// assert!(begins && !again);
 /// assert!(sessions.remove("session 7") && sessions.contains("session 7"), "it went in twice");
@@ -69,6 +70,16 @@ impl TwoChoice {
         let lines = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + LINES_SPARE) as usize;
         let lines = vec![Line::default(); lines.min(LINES_MAX)].into_boxed_slice();
         Self { capacity: items.clamp(1, capacity_max(lines.len())), lines, items: 0, key_id }
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
+    /// allowed.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for so many keys.
+    pub fn check(items: u64) -> Result<(), SettingError> {
+        check_room("items", items, capacity_max(LINES_MAX))
     }
 
     /// Inserts the key with this hash once more, even if it is already present. Returns whether it was absent.

@@ -28,6 +28,7 @@ use super::{
     merge::check_mergeable,
     normal::deviations,
     rank,
+    setting::{SettingError, check_error},
 };
 
 pub(super) mod likelihood;
@@ -59,6 +60,15 @@ impl UltraLogLog {
     /// ([`PRECISION_MAX`]). NaN gives the smallest sketch.
     pub fn with_error(relative_error: f64, key_id: u64) -> Self {
         Self::with_precision(precision_for(relative_error), key_id)
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_error`] takes the nearest ones that are allowed.
+    ///
+    /// # Errors
+    ///
+    /// The error is lower than that of [`PRECISION_MAX`], or at least 1.
+    pub fn check(relative_error: f64) -> Result<(), SettingError> {
+        check_error("relative_error", relative_error, self::relative_error(PRECISION_MAX))
     }
 
     /// A sketch with two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].

@@ -9,8 +9,9 @@ use weir_system::{clock, text::with_causes};
 
 use super::{
     arrivals::ShortLives,
-    attachment::{Attachment, Departure},
+    attachment::Attachment,
     attachments::Attachments,
+    departures::Departure,
     error::AttachError,
     netlink::Device,
     obtained::Obtained,
@@ -19,6 +20,7 @@ use super::{
     slots::Slots,
     tasks::{Number, Task, TaskResult},
     watch::{Order, Position, Watched},
+    windows::ON_ITS_WAY,
 };
 
 impl Attachments<'_> {
@@ -54,8 +56,14 @@ impl Attachments<'_> {
                 }
                 Ok(())
             }
-            TaskResult::Attached(number, Ok(obtained)) => self.is_attached(number, obtained),
-            TaskResult::Attached(number, Err(error)) => self.is_refused(number, error),
+            TaskResult::Attached(number, result) => {
+                let done = match result {
+                    Ok(obtained) => self.is_attached(number, obtained),
+                    Err(error) => self.is_refused(number, error),
+                };
+                self.answer_returning(Some(number));
+                done
+            }
             TaskResult::Mended { number, position, result, is_attached } => {
                 self.mending = self.mending.saturating_sub(1);
                 self.is_mended(number, &position, result, is_attached);
@@ -80,11 +88,11 @@ impl Attachments<'_> {
         let Some(present) = attachment.here() else { return Ok(()) };
         attachment.obtained = obtained;
         attachment.attach(present);
-        if attachment.left.is_some() {
+        let is_due = attachment.arrived.is_none() || self.arrivals.is_due(clock::now().monotonic);
+        if attachment.departures.since().is_some() && is_due {
             // The packets that the interface has counted until now were missed.
             self.begin_coverage();
         }
-        self.read_arrived();
         let Some(Some(attachment)) = self.slots.get_mut(slot) else { return Ok(()) };
         let (interface, direction) = (&attachment.name, attachment.way.name());
         let (ifindex, feeds) = (present.ifindex, attachment.feeds);
@@ -103,7 +111,6 @@ impl Attachments<'_> {
     }
 
     fn is_refused(&mut self, number: Number, error: AttachError) -> Result<(), AttachError> {
-        let is_vanishing = matches!(error, AttachError::Vanished(_));
         let of_others = self.shared.as_mut().and_then(|shared| shared.remove(number));
         let (rule, way, ifindex, name) = if let Some(member) = of_others {
             member.what()
@@ -113,15 +120,17 @@ impl Attachments<'_> {
             let Some(attachment) = place else { return Ok(()) };
             let Some(present) = attachment.here() else { return Ok(()) };
             let what = (attachment.rule, attachment.way, present.ifindex, attachment.name.clone());
-            if let Some(arrived) = attachment.arrived.take().filter(|_| is_vanishing) {
-                self.arrivals.put_back(present.ifindex, arrived.arrival);
+            let came = attachment.forget_arrival();
+            if let Some(arrived) = came.filter(|_| matches!(error, AttachError::Vanished(_))) {
+                // The kernel's message with its last counts is still to be read.
+                self.arrivals.note_came(present.ifindex, arrived.at);
             }
             let is_empty = attachment.short_lives == ShortLives::default();
-            if attachment.is_refused() && !self.rules[attachment.rule].is_named() {
+            if attachment.is_refused(with_causes(&error)) && !self.rules[attachment.rule].is_named() {
                 if is_empty {
                     *place = None;
                 } else {
-                    attachment.obtained = Obtained::Gone;
+                    (attachment.obtained, attachment.refusal) = (Obtained::Gone, None);
                 }
             }
             self.forget(present.ifindex, what.1)?;
@@ -158,6 +167,7 @@ impl Attachments<'_> {
 
     fn is_detached(&mut self, number: Number) -> Result<(), AttachError> {
         self.releasing.retain_mut(|one| !one.is_answered(number));
+        self.answer_returning(Some(number));
         // Remove it only now: until here its last packets still had their slot.
         self.going.remove(&number).map_or(Ok(()), |going| self.forget(going.ifindex, going.way))
     }
@@ -183,7 +193,7 @@ impl Attachments<'_> {
         }
         if position == Position::Removed && may_be_another {
             // Another interface may already use its index.
-            self.note_gone(ifindex, Departure::Unknown);
+            self.note_gone(ifindex, Departure::Unknown, None);
             self.list();
             return;
         }
@@ -257,8 +267,9 @@ impl Attachments<'_> {
         if !self.slots.iter().any(is_new) {
             return;
         }
-        // The programs see all packets that are counted after this reading.
-        self.read(Duration::ZERO);
+        // The programs see all packets that are counted after this reading. Of those before, some may be on their way.
+        let returns = self.slots.iter().any(|one| is_new(one) && one.departures.since().is_some());
+        self.read(if returns { ON_ITS_WAY } else { Duration::ZERO });
         for (slot, attachment) in self.slots.numbered().filter(|(_, attachment)| is_new(attachment)) {
             attachment.begin(attachment.reading(slot, &self.readings));
         }

@@ -14,9 +14,10 @@ use weir_system::clock;
 
 use super::{
     arrivals::{Arrived, ShortLives},
-    coverage::{Compared, Coverage, Finding, Reading, SeenPackets, Shortage, Unseen},
+    coverage::{Compared, Coverage, Finding, Reading, SeenPackets, Shortage, Unseen, less},
+    departures::{Beginning, Departure, Departures, Leaving, Origin},
     netlink::{Device, XdpProgram},
-    obtained::{Obtained, WAITS, kept_back, reason_for_missing},
+    obtained::{ABSENT, DETACHED, Obtained, WAITS, kept_back, reason_for_missing},
     plan::{PlannedAttachment, alias, passes_on},
     readings::Readings,
     sign,
@@ -24,6 +25,8 @@ use super::{
     watch::Watched,
 };
 
+/// At this many edges in a row it may be impossible to read an interface's own count.
+const POSTPONED_MAX: u8 = 4;
 /// How long an interface may have a name that no rule covers before weir detaches.
 const STRAYING: Duration = Duration::from_millis(500);
 
@@ -61,18 +64,24 @@ pub struct Attachment {
     pub kept_back: Option<String>,
     /// Where its program is at the hook.
     pub watched: Watched,
-    /// The interface's index, while no program is on it because another process has removed it.
-    pub nowhere: Option<u32>,
-    /// What was known when its interface vanished; `None` if weir does not wait for its return.
-    pub left: Option<Vanished>,
-    /// What the interface counted, or may have counted, before it was attached again.
+    /// The interface, while no program is on it because another process has removed it.
+    pub nowhere: Option<Present>,
+    /// The interfaces that it measured and that have vanished.
+    pub departures: Departures,
+    /// What was missed in the open window, and is not in the comparison at its end.
     missed: Unseen,
-    /// When and how its interface came, until that is in a report.
+    /// When and how its interface came, until its counts are compared with those with which it came.
     pub arrived: Option<Arrived>,
     /// Interfaces that came and are gone again in this window.
     pub short_lives: ShortLives,
+    /// At how many edges in a row its own count could not be read.
+    postponed: u8,
+    /// Whether a packet socket counts packets of several interfaces in the open window.
+    is_mixed: bool,
     /// All packets that were seen in all windows so far.
     pub told: SeenPackets,
+    /// Why the kernel refused it; `None` if it did not, or if weir waits for another interface now.
+    pub refusal: Option<String>,
     /// Whether it was not attached, or attached to another interface, for a part of this window.
     pub changed: bool,
     /// Whether the configuration no longer wants it: its slot becomes free once this window is reported.
@@ -90,8 +99,8 @@ pub struct Present {
     pub xdp: Option<XdpProgram>,
     /// Its link address. It distinguishes the interface from another one with the same name or index.
     pub address: Option<LinkAddress>,
-    /// The interface's own counts when it last had another name, if it was renamed while weir followed it.
-    pub renamed: Option<[Tally; 2]>,
+    /// Its own counts when its packets became those of this attachment.
+    pub origin: Origin,
     /// The attacher's number for it.
     pub number: Number,
 }
@@ -99,7 +108,7 @@ pub struct Present {
 impl Present {
     /// Whether it is the same interface, as far as is known. A card that was moved to another namespace and back may
     /// have a new index.
-    fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         match (self.address, other.address) {
             (Some(one), Some(other)) => one == other,
             _ => self.ifindex == other.ifindex,
@@ -122,28 +131,13 @@ pub struct Ordered {
     pub by_socket: bool,
 }
 
-/// What is known about why an interface vanished.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Departure {
-    /// Nothing is known, not even whether it is gone.
-    Unknown,
-    /// It moved to another network namespace. It may come back, and its counters continue.
-    Moved,
-    /// It was deleted. An interface with the same name, index or address is another one.
-    Deleted,
-}
-
-/// What was known of an attachment when its interface vanished.
+/// The end of a window.
 #[derive(Clone, Copy, Debug)]
-pub struct Vanished {
-    present: Present,
-    departure: Departure,
-    /// The earliest time at which the interface may be back.
-    since: Duration,
-    /// Both counts at the end of the last window.
-    reading: Option<Reading>,
-    /// What its slot had counted when it was ordered again.
-    seen: SeenPackets,
+pub struct WindowEnd {
+    /// How long the window was.
+    pub length: Duration,
+    /// Whether it is the last window: no later one decides anything.
+    pub is_last: bool,
 }
 
 /// What happens to an attachment.
@@ -153,10 +147,6 @@ pub enum Fate<'w, 'd> {
     Stays(&'w PlannedAttachment<'d>),
     /// It ends: the interface is gone, or no longer matches the configuration.
     Gone,
-}
-
-fn less(all: Tally, part: Tally) -> Tally {
-    Tally::new(all.packets.saturating_sub(part.packets), all.bytes.saturating_sub(part.bytes))
 }
 
 /// What an earlier weir counted after it read the interface's own count, at most and at least. It wrote `state`, and
@@ -194,11 +184,14 @@ impl Attachment {
             kept_back: None,
             watched: Watched::new(Duration::ZERO),
             nowhere: None,
-            left: None,
+            departures: Departures::default(),
             missed: Unseen::default(),
             arrived: None,
             short_lives: ShortLives::default(),
+            postponed: 0,
+            is_mixed: false,
             told: SeenPackets::default(),
+            refusal: None,
             changed: false,
             is_leaving: false,
             is_coming: false,
@@ -312,49 +305,95 @@ impl Attachment {
     }
 
     /// Its interface has vanished, and may already be back.
-    pub fn leave(&mut self, departure: Departure) {
-        let (since, reading) = (self.watched.good_at(), self.coverage.reading());
-        let seen = SeenPackets::default();
-        self.left = self.present.map(|present| Vanished { present, departure, since, reading, seen });
+    ///
+    /// `last` are both counts when it vanished, if they are known.
+    pub fn leave(&mut self, departure: Departure, last: Option<Reading>) {
+        let mut unseen = Unseen::default();
+        match last {
+            Some(last) if self.watched.was_wrong() => self.settle(last),
+            Some(last) => {
+                unseen =
+                    self.coverage.reading().and_then(|reading| Unseen::between(&reading, &last)).unwrap_or_default();
+                self.coverage = Coverage::new(Some(last));
+            }
+            None => self.give_up(),
+        }
+        if self.watched.was_wrong_before() {
+            self.coverage.go_back();
+        }
+        if let Some(present) = self.present.or(self.nowhere) {
+            let (since, reading) = (self.watched.good_at(), self.coverage.reading());
+            self.departures.add(Leaving { present, departure, reading, unseen, since });
+        }
+    }
+
+    /// Compares the counts in the middle of a window, because the interface has these last counts.
+    fn settle(&mut self, last: Reading) {
+        if self.watched.was_wrong_before() {
+            self.coverage.go_back();
+        }
+        if self.watched.is_doubtful() {
+            self.coverage.forget_earlier();
+        }
+        let compared = self.coverage.edge(Some(last), 0, true, Duration::ZERO);
+        let unseen = compared.unseen.unwrap_or(Unseen::UNKNOWN);
+        self.missed.add(if self.watched.is_proof(compared.shortage) { unseen } else { unseen.doubted() });
+        self.coverage.account();
+    }
+
+    /// Its interface vanishes for good, or is no longer measured. If weir was blind in the open window, nobody knows how
+    /// many packets it missed. What may have been missed before is known.
+    pub fn give_up(&mut self) {
+        if self.watched.is_doubtful() {
+            self.missed.add(Unseen::UNKNOWN);
+        } else if self.watched.was_wrong() {
+            self.missed.add(self.coverage.last().doubted());
+        }
     }
 
     /// Notes what its slot had counted before it is attached again.
-    pub fn note_seen(&mut self, seen: SeenPackets) {
-        self.left = self.left.map(|left| Vanished { seen, ..left });
+    pub fn note_seen(&mut self, by_program: Option<SeenPackets>) {
+        self.departures.note_seen(by_program.unwrap_or(self.told), by_program.is_none() && self.changed);
     }
 
-    /// Its interface is currently absent.
-    pub fn is_absent(&mut self, now: Duration) {
-        self.left = self.left.map(|left| Vanished { since: now, ..left });
+    /// It is neither attached nor ordered, because its interface `is_there` no longer, or was `released` by a user.
+    pub fn is_idle(&mut self, now: Duration, is_there: bool, is_released: bool) {
+        self.departures.is_absent(now);
+        match self.obtained {
+            Obtained::Blind => {}
+            _ if is_there && is_released => (self.obtained, self.refusal) = (Obtained::Detached, None),
+            Obtained::Refused | Obtained::Detached => (self.obtained, self.refusal) = (Obtained::Absent, None),
+            _ => {}
+        }
     }
 
-    /// Starts to compare the counts of the current attachment from this reading on.
+    /// Starts to compare the counts of the current attachment from this reading on, or from when its interface came.
     pub fn begin(&mut self, reading: Option<Reading>) {
         let (Some(reading), Some(present)) = (reading, self.present) else { return };
-        self.coverage = Coverage::new(Some(reading).filter(|_| !self.changed));
-        let Some(left) = self.left.take() else { return };
-        let may_be_same = left.departure != Departure::Deleted && left.present.is_same(&present);
-        let earlier = left.reading.filter(|earlier| may_be_same && earlier.own[0].packets <= reading.own[1].packets);
-        if let Some(earlier) = earlier {
-            // The interface's counters continue.
-            (self.coverage, self.changed) = (Coverage::new(Some(earlier)), false);
-            if left.departure == Departure::Unknown {
-                // Or it is another interface, and its counters began at 0.
-                let more = left.seen.since(earlier.seen[0]).all;
-                self.missed.beyond = earlier.own[1];
-                self.missed.beyond.add(more);
-            }
+        let has_just_come = self.arrived.is_some();
+        let Some(beginning) = self.departures.meet(&present, self.way, &reading) else {
+            self.coverage = Coverage::new(Some(reading));
             return;
-        }
-        let seen = reading.seen[0].since(left.seen).all;
-        let most = less(reading.own[1], seen);
-        let least = match present.renamed {
-            None => most,
-            // The interface began to count long ago, and was renamed later.
-            Some(_) => Tally::default(),
         };
-        let beyond = present.renamed.map_or_else(Tally::default, |before| less(most, before[self.way as usize]));
-        self.missed = Unseen { counted: least, beyond };
+        let Beginning { reading: base, unseen, is_another, is_mixed } = beginning;
+        self.missed.add(unseen);
+        if !has_just_come {
+            self.changed = is_another;
+        }
+        if self.obtained == Obtained::AfPacket {
+            // What the socket has seen so far is known at the end of the window.
+            (self.coverage, self.is_mixed) = (Coverage::new(Some(base)), is_mixed);
+        } else {
+            let unseen = Unseen::between(&base, &reading).unwrap_or(Unseen::UNKNOWN);
+            self.missed.add(unseen);
+            self.coverage = Coverage::new(Some(reading));
+            if self.arrived.take().is_some() && unseen.is_none() {
+                // weir was attached before the first packet.
+                self.watched.take_blind();
+            } else {
+                self.watched.is_settled();
+            }
+        }
     }
 
     /// Continues where an earlier weir stopped. That weir last checked at `looked`, wrote `state` then, and has counted
@@ -372,7 +411,7 @@ impl Attachment {
     /// packets that the interface counted up to the reading `begun`.
     pub fn is_made_anew(&mut self, state: &SlotState, since: SeenPackets, looked: Duration, begun: Option<Reading>) {
         self.watched = Watched::returned(looked, clock::now().monotonic);
-        (self.coverage, self.changed) = (Coverage::default(), true);
+        (self.coverage, self.changed) = (Coverage::new(begun), true);
         let (Some(present), Some(Reading { own: [_, own], seen: [_, seen] })) = (self.present, begun) else { return };
         let most = less(own, seen.all);
         let least = if state.ifindex == Some(present.ifindex) {
@@ -392,11 +431,30 @@ impl Attachment {
         self.missed = Unseen { counted: least, beyond: less(most, least) };
     }
 
+    /// Its interface has come while weir runs, and is about to be attached.
+    pub fn note_arrival(&mut self, arrived: Arrived) {
+        // The comparison with an interface that weir waits for covers its arrival, too.
+        if self.departures.since().is_none() {
+            self.departures.expect(arrived.at);
+            self.arrived = Some(arrived);
+        }
+    }
+
+    /// What it carried since its arrival is accounted for elsewhere, or cannot be.
+    pub fn forget_arrival(&mut self) -> Option<Arrived> {
+        let arrived = self.arrived.take();
+        if arrived.is_some() {
+            self.departures.expect_none();
+        }
+        arrived
+    }
+
     /// Ends the attachment, because of the interface or at a user's request. Returns what to detach.
     pub fn end(&mut self) -> Option<Present> {
         let here = self.here();
         (self.present, self.ordered, self.nowhere, self.strayed) = (None, None, None, None);
-        (self.obtained, self.arrived) = (Obtained::Gone, None);
+        self.forget_arrival();
+        (self.obtained, self.refusal) = (Obtained::Gone, None);
         self.changed = true;
         here
     }
@@ -408,7 +466,13 @@ impl Attachment {
 
     /// What currently keeps weir from seeing all its packets.
     pub fn trouble(&self) -> Option<&str> {
-        if self.is_waiting() { Some(WAITS) } else { self.watched.trouble().or(self.kept_back.as_deref()) }
+        let trouble = self.refusal.as_deref().or(self.watched.trouble()).or(self.kept_back.as_deref());
+        match self.obtained {
+            _ if self.is_waiting() => Some(WAITS),
+            Obtained::Absent => Some(ABSENT),
+            Obtained::Detached => Some(DETACHED),
+            _ => trouble,
+        }
     }
 
     /// The attacher has been asked to attach it.
@@ -419,36 +483,37 @@ impl Attachment {
         self.ordered = Some(ordered);
     }
 
-    /// The kernel refused it. Returns whether the slot is free again.
-    pub fn is_refused(&mut self) -> bool {
+    /// The kernel refused it, for this reason. Returns whether the slot is free again.
+    pub fn is_refused(&mut self, reason: String) -> bool {
         let Some(Ordered { before, is_fresh, .. }) = self.ordered.take() else { return false };
-        self.obtained = before;
+        // The program that weir had there may have been removed: then it is still blind.
+        self.obtained = if before == Obtained::Blind { before } else { Obtained::Refused };
+        self.refusal = Some(reason);
         is_fresh
     }
 
     /// It has no program any more: another process removed the program, and weir could not restore it.
     pub fn lose(&mut self) {
-        self.nowhere = self.present.take().map(|present| present.ifindex);
+        self.nowhere = self.present.take();
         self.obtained = Obtained::Blind;
     }
 
     /// It is now attached to this interface.
     pub fn attach(&mut self, present: Present) {
         let now = clock::now().monotonic;
-        if self.nowhere.take() == Some(present.ifindex) {
+        if self.nowhere.take().is_some_and(|nowhere| nowhere.ifindex == present.ifindex) {
             self.watched.is_mended(now);
         } else {
-            let since = self.left.map(|left| left.since).or(self.arrived.map(|arrived| arrived.arrival.at));
-            self.watched = since.map_or_else(|| Watched::new(now), |since| Watched::returned(since, now));
+            let returns = |since| self.watched.returns(since, now);
+            self.watched = self.departures.since().map_or_else(|| Watched::new(now), returns);
             self.coverage = Coverage::default();
         }
-        (self.present, self.ordered) = (Some(present), None);
-        self.begin_with_arrival();
+        (self.present, self.ordered, self.refusal) = (Some(present), None, None);
     }
 
     /// Both counts of this attachment; `slot` is its slot.
     pub fn reading(&self, slot: usize, readings: &Readings<'_>) -> Option<Reading> {
-        let its = (self.name.as_str(), self.present.map(|present| present.ifindex).or(self.nowhere)?);
+        let its = (self.name.as_str(), self.present.or(self.nowhere)?.ifindex);
         match self.obtained {
             Obtained::AfPacket => readings.of_socket(self.told, its, self.way),
             _ => readings.of_program(slot, its, self.way),
@@ -462,55 +527,79 @@ impl Attachment {
         slot: usize,
         readings: &Readings<'_>,
         counters: &Counters,
-        length: Duration,
+        end: WindowEnd,
     ) -> Option<Unseen> {
         self.told.add(counters.seen, counters.merged);
         let dropped = counters.lost[Loss::SocketDrop as usize].packets;
         let reading = self.reading(slot, readings);
-        let short_lives = self.end_short_lives(reading);
-        let unseen = if self.arrived.is_some() && self.present.is_some() && reading.is_none() {
-            // It is gone already: the kernel is about to report its last counts.
-            None
-        } else {
-            let unseen = self.compare_with(reading, dropped, length);
-            self.note_arrival_told(unseen)
-        };
+        let (short_lives, came) = (self.end_short_lives(), self.arrived.is_some());
+        let unseen = self.compare_with(reading, dropped, end);
+        let unseen = if came { self.note_arrival_told(reading, unseen) } else { unseen };
         self.add_short_lives(unseen, short_lives)
     }
 
     /// The same with a given reading at the end of the window, in which a packet socket dropped `dropped` packets.
-    fn compare_with(&mut self, reading: Option<Reading>, dropped: u64, length: Duration) -> Option<Unseen> {
-        /// More than any interface can carry in a window.
-        const UNKNOWN: Tally = Tally::new(1 << 50, 1 << 60);
-        if self.left.is_some() {
-            self.begin(reading);
-        }
-        let missed = std::mem::take(&mut self.missed);
+    pub fn compare_with(&mut self, reading: Option<Reading>, dropped: u64, end: WindowEnd) -> Option<Unseen> {
         let now = clock::now().monotonic;
+        (self.compared, self.blind, self.kept_back) = (Compared::default(), None, None);
+        self.departures.end_window(self.told);
         if self.nowhere.is_some() {
             self.watched.is_nowhere(now);
-        } else if self.changed || self.present.is_none() {
-            // Not all packets of the window belong to this attachment.
-            self.coverage = Coverage::new(reading);
-            (self.compared, self.blind) = (Compared::default(), self.watched.close(Shortage::None, now));
-            self.left = self.left.map(|left| Vanished { reading: None, ..left });
-            return self.blind.map(|_| missed);
+        } else if self.present.is_none() {
+            return self.declare(None, now, end);
+        }
+        if self.coverage.is_new() {
+            self.begin(reading);
+        }
+        let is_known = self.coverage.reading().is_some() || self.departures.since().is_some();
+        if reading.is_none() && is_known && self.postponed < POSTPONED_MAX && !end.is_last {
+            // Its name has just changed. The next window has the packets of this one, too.
+            self.postponed += 1;
+            self.coverage.postpone(end.length);
+            return None;
+        }
+        self.postponed = 0;
+        if std::mem::take(&mut self.is_mixed) {
+            self.coverage.has_seen_at_most(self.told);
         }
         if self.watched.was_wrong_before() {
             self.coverage.go_back();
         }
-        self.compared = self.coverage.edge(reading, dropped, self.watched.was_wrong(), length);
-        self.kept_back = self.xdp_before().filter(|_| self.compared.shortage == Shortage::Certain).map(kept_back);
-        self.blind = self.watched.close(self.compared.shortage, now);
-        if self.blind.is_some() {
+        if self.watched.is_doubtful() {
+            self.coverage.forget_earlier();
+        }
+        let compared = self.coverage.edge(reading, dropped, self.watched.was_wrong(), end.length);
+        self.kept_back =
+            self.xdp_before().filter(|_| compared.shortage == Shortage::Certain && !self.changed).map(kept_back);
+        let declared = self.declare(Some(compared), now, end);
+        if !self.changed {
+            // Otherwise not all packets of the window belong to this attachment.
+            self.compared = compared;
+            self.tell(compared.finding);
+        }
+        declared
+    }
+
+    /// What was missed in the window that ends, according to this comparison; `None` if nothing was, or if that is not
+    /// decided yet.
+    fn declare(&mut self, compared: Option<Compared>, now: Duration, end: WindowEnd) -> Option<Unseen> {
+        let (missed, settled) = (std::mem::take(&mut self.missed), self.watched.take_settled());
+        let shortage = match compared {
+            Some(compared) => compared.shortage,
+            None if missed.is_none() => Shortage::None,
+            None => Shortage::Certain,
+        };
+        let is_proof = self.watched.is_proof(shortage);
+        let is_over = compared.is_none() || end.is_last;
+        let closed = self.watched.close(shortage, now, is_over);
+        self.blind = [settled, closed].into_iter().flatten().reduce(|one, other| one + other);
+        let mut unseen = missed;
+        if closed.is_some() {
+            let found = compared.map_or_else(Unseen::default, |compared| compared.unseen.unwrap_or(Unseen::UNKNOWN));
+            unseen.add(if is_proof { found } else { found.doubted() });
             self.coverage.account();
         }
-        self.tell(self.compared.finding);
-        self.blind?;
-        let mut unseen = self.compared.unseen.unwrap_or(Unseen { counted: Tally::default(), beyond: UNKNOWN });
-        unseen.counted.add(missed.counted);
-        unseen.beyond.add(missed.beyond);
-        Some(unseen)
+        (self.blind.is_some() || !unseen.is_none()).then_some(unseen)
     }
 
     fn tell(&self, finding: Option<Finding>) {
@@ -538,176 +627,6 @@ impl Attachment {
 }
 
 #[cfg(test)]
-mod tests {
-    use weir_config::Direction;
-
-    use super::{super::plan::wanted, *};
-    use crate::testing::{attached, device, rule};
-
-    fn none() -> HashMap<u32, Departure> {
-        HashMap::new()
-    }
-
-    #[test]
-    fn an_attachment_stays_while_its_interface_has_a_name_that_the_rule_covers() {
-        let rules = [rule("eth*", Direction::Ingress)];
-        let one = attached(0, "eth0", Way::Ingress, 2);
-        let devices = [device(2, "eth7"), device(3, "eth0")];
-        let wanted = wanted(&rules, &devices, true);
-        assert_eq!(one.fate(&rules, &wanted, &none()), Some(Fate::Stays(&wanted[0])), "only the index matters");
-        assert_eq!(
-            one.fate(&rules, &wanted, &HashMap::from([(2, Departure::Deleted)])),
-            Some(Fate::Gone),
-            "another interface has this index now"
-        );
-        assert_eq!(one.fate(&rules, &wanted[1..], &none()), Some(Fate::Gone));
-        assert_eq!(
-            Attachment::new(0, "eth0", Way::Ingress).fate(&rules, &wanted, &none()),
-            None,
-            "nothing is attached"
-        );
-    }
-
-    #[test]
-    fn an_attachment_ends_if_another_rule_or_direction_wants_the_interface() {
-        let devices = [device(2, "eth0")];
-        let one = attached(0, "eth0", Way::Ingress, 2);
-        let first_rule = [rule("eth0", Direction::Egress)];
-        assert_eq!(one.fate(&first_rule, &wanted(&first_rule, &devices, true), &none()), Some(Fate::Gone));
-        let second_rule = [rule("wan0", Direction::Ingress), rule("eth0", Direction::Ingress)];
-        assert_eq!(one.fate(&second_rule, &wanted(&second_rule, &devices, true), &none()), Some(Fate::Gone));
-    }
-
-    #[test]
-    fn a_removed_program_keeps_its_slot_and_counts_until_it_is_attached_again() {
-        let present = || Present { ifindex: 2, xdp: None, address: None, renamed: None, number: 1 };
-        let mut one = attached(0, "eth0", Way::Ingress, 2);
-        one.attach(present());
-        one.coverage = Coverage::new(Some(Reading { own: [Tally::default(); 2], seen: [SeenPackets::default(); 2] }));
-        one.lose();
-        assert_eq!((one.obtained, one.nowhere, one.changed), (Obtained::Blind, Some(2), false));
-        one.attach(present());
-        assert!(!one.coverage.is_new() && one.watched.was_wrong() && one.nowhere.is_none());
-        one.end();
-        one.attach(present());
-        assert!(one.coverage.is_new() && !one.watched.was_wrong(), "it is another interface");
-    }
-
-    #[test]
-    fn a_changed_window_has_no_coverage_and_a_blind_one_needs_counts() {
-        let mut one = attached(0, "eth0", Way::Ingress, 2);
-        one.changed = true;
-        let (readings, second) = (Readings::new(None).unwrap(), Duration::from_secs(1));
-        let counters = Counters { seen: Tally::new(50, 5_000), ..Counters::default() };
-        assert_eq!(one.compare(0, &readings, &counters, second), None);
-        assert_eq!((one.compared, one.told.all.packets), (Compared::default(), 50));
-        one.changed = false;
-        assert_eq!(one.compare(0, &readings, &counters, second), None, "it was not blind");
-        one.lose();
-        one.watched.is_wrong(&crate::watch::Position::Removed, second);
-        let unseen = one.compare(0, &readings, &counters, second).unwrap();
-        assert!(unseen.counted.is_zero() && unseen.beyond.packets > 1 << 40 && one.blind.is_some(), "{unseen:?}");
-    }
-
-    /// A reading in which both counts are exact.
-    fn reading(own: u64, seen: u64) -> Option<Reading> {
-        let [own, seen] = [own, seen].map(|packets| Tally::new(packets, packets * 100));
-        Some(Reading { own: [own; 2], seen: [SeenPackets { all: seen, merged: 0 }; 2] })
-    }
-
-    /// The state of an earlier weir that had counted 890 packets when the interface had counted 900, and 1,000 when the
-    /// window ended.
-    fn state() -> SlotState {
-        let counters = Counters { seen: Tally::new(1_000, 100_000), ..Counters::default() };
-        SlotState {
-            slot: 0,
-            name: "eth0".to_owned(),
-            way: Way::Ingress,
-            ifindex: Some(2),
-            own: Some(900),
-            own_bytes: Some(90_000),
-            seen: Some([[890, 89_000, 0]; 2]),
-            newest: Some(2),
-            reported: weir_datapath::kept::words(&counters),
-        }
-    }
-
-    #[test]
-    fn packets_between_the_reading_and_the_end_of_the_last_window_are_compared_once() {
-        let (now, since) = (clock::now().monotonic, reading(0, 4_000).unwrap().seen[0]);
-        let next = |state: &SlotState, own| {
-            let mut one = attached(0, "eth0", Way::Ingress, 2);
-            one.is_taken_over(state, since, now);
-            one.compare_with(reading(own, 500), 0, Duration::from_secs(1));
-            one.compared.packets.map(|share| share.value)
-        };
-        // 4,110 packets of the earlier weir and 500 of this one.
-        assert_eq!(next(&state(), 900 + 4_610), Some(1.0));
-        assert_eq!(next(&SlotState { seen: None, ..state() }, 900 + 4_500), Some(1.0), "a socket's window ends there");
-        assert_eq!(next(&SlotState { own_bytes: None, ..state() }, 900 + 4_610), None, "the count is unknown");
-        let before_wrapping = [[u64::MAX - 109, u64::MAX - 10_999, 0]; 2];
-        let state = SlotState { seen: Some(before_wrapping), reported: vec![0; state().reported.len()], ..state() };
-        assert_eq!(next(&state, 900 + 4_610), Some(1.0), "counters wrap");
-    }
-
-    #[test]
-    fn what_an_earlier_weir_counted_after_its_reading_was_not_missed() {
-        let (now, since) = (clock::now().monotonic, reading(0, 4_000).unwrap().seen[0]);
-        let mut one = attached(0, "eth0", Way::Ingress, 2);
-        one.attach(Present { ifindex: 2, xdp: None, address: None, renamed: None, number: 1 });
-        one.is_made_anew(&state(), since, now, reading(900 + 4_110 + 300, 0));
-        assert_eq!(one.missed.counted.packets, 300);
-    }
-
-    #[test]
-    fn packets_missed_earlier_are_lost_in_the_window_that_detects_them() {
-        let mut one = attached(0, "eth0", Way::Ingress, 2);
-        let mut now = clock::now().monotonic;
-        (one.watched, one.coverage) = (Watched::new(now), Coverage::new(reading(0, 0)));
-        // The program is removed after the last check of this window: weir does not notice that, and 400 packets are
-        // missed.
-        assert_eq!(one.compare_with(reading(1_000, 600), 0, Duration::from_secs(1)), None);
-        now = clock::now().monotonic;
-        one.watched.is_wrong(&super::super::watch::Position::Removed, now);
-        one.watched.is_mended(now);
-        let unseen = one.compare_with(reading(1_100, 650), 0, Duration::from_secs(1)).unwrap();
-        assert_eq!(unseen.counted, Tally::new(450, 45_000), "the packets of both windows");
-        one.watched.is_well(clock::now().monotonic);
-        assert_eq!(one.compare_with(reading(1_200, 750), 0, Duration::from_secs(1)), None, "they are reported once");
-    }
-
-    #[test]
-    fn missed_packets_depend_on_whether_the_interface_is_another_one() {
-        let address = Some([2, 0, 0, 0, 0, 9]);
-        let was = Present { ifindex: 2, xdp: None, address, renamed: None, number: 1 };
-        let seen = reading(0, 500).unwrap().seen[0];
-        let missed = |departure, is: Present| {
-            let mut one = attached(0, "eth0", Way::Ingress, is.ifindex);
-            (one.present, one.changed) = (Some(is), true);
-            one.left =
-                Some(Vanished { present: was, departure, since: Duration::ZERO, reading: reading(1_200, 500), seen });
-            one.begin(reading(3_000, 500));
-            (one.missed.counted.packets, one.missed.beyond.packets, one.changed)
-        };
-        assert_eq!(missed(Departure::Deleted, was), (3_000, 0, true), "all its packets were missed");
-        assert_eq!(missed(Departure::Moved, was), (0, 0, false), "the comparison at the end of the window covers them");
-        assert_eq!(missed(Departure::Unknown, was), (0, 1_200, false), "it may be the same interface or another one");
-        let other = Present { ifindex: 7, address: Some([2, 0, 0, 0, 0, 7]), ..was };
-        assert_eq!(missed(Departure::Moved, other), (3_000, 0, true));
-        let renamed = Some([Tally::new(2_900, 290_000), Tally::default()]);
-        assert_eq!(missed(Departure::Deleted, Present { renamed, ..other }), (0, 100, true), "it was renamed then");
-    }
-
-    #[test]
-    fn an_interface_may_have_a_temporary_name() {
-        let rules = [rule("eth0", Direction::Ingress), rule("eth1", Direction::Ingress)];
-        let mut one = attached(0, "eth0", Way::Ingress, 2);
-        let ms = Duration::from_millis;
-        let (strayed, followed) = ([device(2, "tmp")], [device(2, "tmp"), device(3, "eth0")]);
-        let mut may = |devices: &[Device], now| one.may_stray(&rules, &wanted(&rules, devices, true), devices, ms(now));
-        assert!(may(&strayed, 1_000) && may(&strayed, 1_499) && !may(&strayed, 1_500));
-        assert!(!may(&followed, 2_000), "another interface has its name now");
-        assert!(may(&strayed, 3_000), "the time starts again");
-        assert!(!may(&[], 3_001), "the interface is gone");
-    }
-}
+mod histories;
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crossbeam::channel::{Receiver, Sender};
+use crossbeam::channel::Receiver;
 use tracing::{info, warn};
 use weir_common::ledger::Tally;
 use weir_config::{self as config, Interface, Mode, interface::Way};
@@ -17,7 +17,8 @@ use weir_system::{clock, log::Lasting};
 use super::{
     arrivals::Arrivals,
     attacher::Attacher,
-    attachment::{Attachment, Departure},
+    attachment::Attachment,
+    departures::{Departure, Origin},
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::Feeding,
     leftovers::clean_hooks,
@@ -26,7 +27,7 @@ use super::{
     pace::{Pace, TcxBudget},
     plan::covers,
     readings::Readings,
-    released::{Released, Releasing},
+    released::{Released, Releasing, Returning},
     shared_slot::{self, SharedSlot},
     slots::Slots,
     tasks::{self, Channels, Handle, Number, Task, TaskResult, Urgency},
@@ -76,12 +77,16 @@ pub struct Attachments<'a> {
     pub(super) devices: Arc<Vec<Device>>,
     /// Interfaces that the kernel has reported gone since then.
     pub(super) gone: HashMap<u32, Departure>,
-    /// Interfaces that have come, and are not ordered yet.
+    /// Interfaces that have come and are not ordered yet, and those that are gone again.
     pub(super) arrivals: Arrivals,
+    /// Whether the open window is the last one.
+    pub(super) is_last: bool,
     /// When weir last missed news of interfaces.
     pub(super) missed_news_at: Option<Duration>,
-    /// The interfaces that were renamed between the last two lists, with their own counts in the older list.
-    pub(super) renamed: HashMap<u32, [Tally; 2]>,
+    /// The own counts with which interfaces have vanished since then.
+    pub(super) last_counts: HashMap<u32, [Tally; 2]>,
+    /// The own counts of interfaces when they came, or got their names.
+    pub(super) origins: HashMap<u32, Origin>,
     /// Which packets feed totals and lists, according to that list.
     pub(super) feeding: Feeding,
     /// The last readings of the interfaces' own counts and of weir's.
@@ -90,6 +95,8 @@ pub struct Attachments<'a> {
     pub(super) released: Released,
     /// Requests that wait until weir has detached.
     pub(super) releasing: Vec<Releasing>,
+    /// Requests that wait until weir has attached again.
+    pub(super) returning: Vec<Returning>,
     /// Refusals that were already logged: each is logged once, not at every change.
     pub(super) refused: HashMap<(u32, Way), String>,
     /// Interfaces for which the log already says that XDP in generic mode runs before their tc hook.
@@ -155,12 +162,15 @@ impl<'a> Attachments<'a> {
             devices: Arc::default(),
             gone: HashMap::new(),
             arrivals: Arrivals::default(),
+            is_last: false,
             missed_news_at: None,
-            renamed: HashMap::new(),
+            last_counts: HashMap::new(),
+            origins: HashMap::new(),
             feeding: Feeding::default(),
             readings: Readings::new(live)?,
-            released: Released::Nothing,
+            released: Released::default(),
             releasing: Vec::new(),
+            returning: Vec::new(),
             refused: HashMap::new(),
             behind_generic: HashSet::new(),
             following: Lasting::new("follow the interfaces"),
@@ -236,20 +246,42 @@ impl<'a> Attachments<'a> {
         &self.thread.done
     }
 
-    /// Notes that the interface with this index is gone: another one may already have its index and its name.
-    pub fn note_gone(&mut self, ifindex: u32, departure: Departure) {
+    /// Notes that the interface with this index is gone: another one may already have its index and its name. The
+    /// kernel may have reported its last own counts.
+    pub(super) fn note_gone(&mut self, ifindex: u32, departure: Departure, counts: Option<[Tally; 2]>) {
         let known = self.gone.entry(ifindex).or_insert(departure);
         *known = departure.max(*known);
+        self.origins.remove(&ifindex);
+        self.last_counts.extend(counts.map(|counts| (ifindex, counts)));
+        for attachment in self.slots.iter_mut() {
+            attachment.departures.note_gone(ifindex, departure);
+        }
+    }
+
+    /// Notes that the kernel has reported an interface with this index and these counts, which may be new.
+    pub(super) fn note_reported(&mut self, ifindex: u32, counts: Option<[Tally; 2]>) {
+        if self.origins.get(&ifindex).is_none_or(|origin| origin.is_awaited()) {
+            // Otherwise the report of its arrival may be among those that weir missed.
+            let arrived = counts.filter(|_| !self.may_have_missed_news());
+            let origin = arrived.map_or_else(|| Origin::listed(None, false), Origin::arrived);
+            self.origins.insert(ifindex, origin);
+            for attachment in self.slots.iter_mut() {
+                attachment.is_announced(ifindex, origin);
+            }
+        }
     }
 
     /// Notes that the kernel could not report all news of interfaces.
     pub fn note_missed(&mut self) {
         self.missed_news_at = Some(clock::now().monotonic);
-        // Any of these may be another interface by now, whose counters began at 0.
-        for counts in self.renamed.values_mut() {
-            *counts = Default::default();
+        // Any of these may be another interface by now.
+        for origin in self.origins.values_mut() {
+            *origin = Origin::listed(None, false);
         }
         self.arrivals.note_missed();
+        if let Some(shared) = &mut self.shared {
+            shared.note_missed();
+        }
     }
 
     /// Whether an interface may have been deleted and created again while weir missed news.
@@ -303,7 +335,7 @@ impl<'a> Attachments<'a> {
     /// the configuration wants other interfaces than before. Returns how many slots are in use.
     pub fn change(&mut self, interfaces: &[Interface], directory: Arc<Directory>, most: usize) -> usize {
         if self.rules != interfaces {
-            self.released = Released::Nothing;
+            self.released = Released::default();
             self.go_by(interfaces, most);
         }
         self.directory = directory;
@@ -335,6 +367,7 @@ impl<'a> Attachments<'a> {
         let mut leaving = HashSet::new();
         for (slot, attachment) in self.slots.numbered().filter(|(_, one)| one.is_leaving) {
             let Some(here) = attachment.here() else { continue };
+            attachment.give_up();
             (attachment.present, attachment.ordered) = (None, None);
             attachment.changed = true;
             leaving.insert(here.number);
@@ -423,40 +456,6 @@ impl<'a> Attachments<'a> {
     pub(super) fn at_tc(&self) -> usize {
         let own = self.slots.iter().filter(|one| one.present.is_some() && one.obtained.is_at_tc()).count();
         own + self.shared.as_ref().map_or(0, SharedSlot::at_tc) + self.waiting()
-    }
-
-    /// Detaches from these interfaces, or from all, and leaves them alone until a configuration wants other interfaces
-    /// than the current one. Then replies with a description of what was detached. If an interface is not measured now,
-    /// replies with an error that names it, and changes nothing.
-    pub fn release(&mut self, names: &[String], reply: Sender<Result<Vec<String>, String>>) {
-        let names: &[_] = &names.iter().map(|name| self.own_name(name)).collect::<Vec<_>>();
-        let attached: Vec<_> =
-            self.slots.iter().filter(|one| one.here().is_some()).map(|one| (one.name.clone(), one.way)).collect();
-        if let Some(name) = names.iter().find(|name| attached.iter().all(|(one, _)| one != *name)) {
-            let mut have: Vec<_> = attached.iter().map(|(name, _)| name.as_str()).collect();
-            have.dedup();
-            let have = if have.is_empty() { "none".to_owned() } else { have.join(", ") };
-            let name = weir_system::text::short(name);
-            let _ = reply.send(Err(format!("weir is not attached to {name:?} (it is attached to: {have})")));
-            return;
-        }
-        self.released.add(names);
-        let before: HashSet<_> = self.going.keys().copied().collect();
-        self.let_go();
-        self.send();
-        let from = attached.into_iter().filter(|(name, _)| self.released.has(name));
-        let from = from.map(|(name, way)| format!("{name} ({})", way.name())).collect();
-        let left = self.going.keys().filter(|number| !before.contains(number)).copied().collect();
-        let mut releasing = Releasing { from, left, reply };
-        if !releasing.answer() {
-            self.releasing.push(releasing);
-        }
-    }
-
-    /// The kernel's name of a measured interface, given any of its names.
-    fn own_name(&self, name: &str) -> String {
-        let own = self.slots.iter().find(|one| one.names().contains(&name));
-        own.map_or(name, |one| &one.name).to_owned()
     }
 
     /// How each interface's packets are seen now.

@@ -12,6 +12,9 @@
 //! they are more than a long queue holds at the rate of the window. Packets that were queued when the comparison began
 //! stay missing forever. weir allows for these as well, at the rate of the first window: the two allowances add up.
 //!
+//! Packets that pass while the two counts are read also look as if they were missing. A packet is certainly missing
+//! only if no order of the readings explains it. All others may be missing, and [`Unseen`] has the bounds.
+//!
 //! If offloads merge packets, some interfaces count the merged buffers (a veth) and some the packets (`WireGuard`). So
 //! any count between the number of buffers and the number of packets in them is accepted as complete. The same holds
 //! for bytes: each packet in a buffer had headers of its own.
@@ -45,6 +48,8 @@ const MERGED_MAX: u64 = 128;
 const FRAMING: u64 = 18;
 /// The shortest packet, in bytes.
 const PACKET_MIN: u64 = 60;
+/// The headers that each packet has, in bytes: Ethernet.
+const HEADER_MIN: u64 = 14;
 
 /// What weir has seen of an interface since some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +84,9 @@ impl SeenPackets {
 }
 
 /// Both counts at one moment: each count was at least the first value and at most the second.
+///
+/// A comparison may also begin with counts of which only the bounds are known: if an interface had some count already
+/// when it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The interface's own.
@@ -90,32 +98,62 @@ pub struct Reading {
 /// The packets that the interface counted and weir did not see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
-    /// The likely number, from the interface's own count.
+    /// How many there were, at least.
     pub counted: Tally,
     /// How many more there may have been.
     pub beyond: Tally,
 }
 
 impl Unseen {
-    /// Adds other packets.
+    /// Nothing is known. The bound is more than any interface can carry in a window.
+    pub const UNKNOWN: Self = Self { counted: Tally::new(0, 0), beyond: Tally::new(1 << 50, 1 << 60) };
+
+    /// The packets between two readings; `None` if the interface has reset its counters.
+    pub fn between(earlier: &Reading, later: &Reading) -> Option<Self> {
+        Passed::between(earlier, later).map(|passed| passed.unseen(None))
+    }
+
+    /// Adds other packets that were not seen.
     pub const fn add(&mut self, other: Self) {
         self.counted.add(other.counted);
         self.beyond.add(other.beyond);
     }
+
+    /// Whether no packet can have been missed.
+    pub const fn is_none(self) -> bool {
+        self.counted.is_zero() && self.beyond.is_zero()
+    }
+
+    /// The same packets, none of them certain.
+    #[must_use]
+    pub fn doubted(self) -> Self {
+        Self { counted: Tally::default(), beyond: [self.counted, self.beyond].into_iter().sum() }
+    }
+
+    /// What is known of the same packets after a second comparison with the same beginning, if no more can have been
+    /// missed since the first. Both have a lower and an upper bound: packets that are in a queue at one end need not be
+    /// in one at the other.
+    #[must_use]
+    fn narrowed_by(self, earlier: Self) -> Self {
+        let least = |a: Tally, b: Tally| Tally::new(a.packets.min(b.packets), a.bytes.min(b.bytes));
+        let most = |one: Self| [one.counted, one.beyond].into_iter().sum();
+        let counted = least(self.counted, earlier.counted);
+        Self { counted, beyond: less(least(most(self), most(earlier)), counted) }
+    }
 }
 
-/// The packets that were not seen between two readings.
-pub fn unseen_between(earlier: &Reading, later: &Reading) -> Unseen {
-    Passed::between(earlier, later).map_or_else(Unseen::default, |passed| passed.unseen(false))
+/// `all` without `part`; 0 if that is more.
+pub const fn less(all: Tally, part: Tally) -> Tally {
+    Tally::new(all.packets.saturating_sub(part.packets), all.bytes.saturating_sub(part.bytes))
 }
 
 /// Whether packets are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shortage {
-    /// No packets are missing, or no more than a short queue holds at this rate.
+    /// No packets are missing.
     #[default]
     None,
-    /// Packets may be missing, but a long queue may hold as many.
+    /// Packets may be missing, but they may also have passed between the readings, or a long queue may hold them.
     Possible,
     /// Packets are missing, and no queue explains it.
     Certain,
@@ -145,13 +183,21 @@ pub struct Coverage {
     before: Option<(Reading, Duration)>,
     /// How much longer the compared time is than the window that ends.
     longer: Duration,
+    /// What the last comparison showed.
+    last: Unseen,
+    /// What comparisons with the same beginning have shown before, if no packet can have been missed since, and the
+    /// last reading.
+    waited: Option<(Unseen, Reading)>,
+    /// That reading and the time since then, if packets missing since then are not in what the last comparison showed.
+    recent: Option<(Reading, Duration)>,
     own: u64,
     seen: u64,
     missing: u64,
     /// How many packets may have been queued when the comparison began; unknown before the first window.
     first: Option<u64>,
-    /// Whether the interface counts the bytes of a packet as weir does; unknown before it has counted any.
-    counts_alike: Option<bool>,
+    /// How many bytes the interface adds to each packet, compared with weir; unknown before all packets of a window were
+    /// seen.
+    surplus: Option<i64>,
 }
 
 /// A problem to report.
@@ -185,8 +231,6 @@ impl Passed {
         if after[0].packets < before[0].packets || after[0].bytes < before[0].bytes {
             return None;
         }
-        let less =
-            |a: Tally, b: Tally| Tally::new(a.packets.saturating_sub(b.packets), a.bytes.saturating_sub(b.bytes));
         let seen_less = |a: SeenPackets, b: SeenPackets| {
             // Counters wrap, but the later value is never smaller by more than what was counted between the readings.
             let apart = a.since(b);
@@ -202,6 +246,11 @@ impl Passed {
         })
     }
 
+    /// Whether nothing was counted while the counts were read.
+    fn is_exact(&self) -> bool {
+        self.own[1] == self.own[2] && self.seen[1] == self.seen[2]
+    }
+
     fn packets(&self, queued: u64) -> Option<Share> {
         let complete = |seen: SeenPackets| [seen.all.packets.saturating_sub(seen.merged), seen.all.packets];
         share(self.own.map(|own| own.packets), self.seen.map(complete), queued)
@@ -215,31 +264,40 @@ impl Passed {
         share(self.own.map(|own| own.bytes), self.seen.map(complete), queued.saturating_mul(own.mean_bytes()))
     }
 
-    /// The packets that were not seen.
-    fn unseen(&self, counts_alike: bool) -> Unseen {
-        let [own, _, own_most] = self.own;
-        let [seen, seen_least, _] = self.seen;
-        let packets = own.packets.saturating_sub(seen.all.packets);
-        let bytes = own.bytes.saturating_sub(seen.all.bytes);
-        // A missed packet has at least its headers.
-        let bytes = if bytes < packets * 14 { packets * (own.mean_bytes() + 14) } else { bytes };
-        let counted = if packets == 0 { Tally::default() } else { Tally::new(packets, bytes) };
-        let (mut most, mut most_bytes) = (
-            own_most.packets.saturating_sub(seen_least.all.packets - seen_least.merged.min(seen_least.all.packets)),
-            own_most.bytes.saturating_sub(seen_least.all.bytes),
+    /// The packets that were not seen. `surplus` is what the interface adds to the bytes of each packet, if known. If it
+    /// is unknown, it is taken to be 0 for the lower bound.
+    fn unseen(&self, surplus: Option<i64>) -> Unseen {
+        let [own_least, own_most] = [self.own[1], self.own[2]].map(|own| without_surplus(own, surplus.unwrap_or(0)));
+        let [_, seen_least, seen_most] = self.seen;
+        let counted = match own_least.packets.saturating_sub(seen_most.all.packets) {
+            0 => Tally::default(),
+            packets => {
+                let bytes = own_least.bytes.saturating_sub(seen_most.all.bytes);
+                Tally::new(packets, bytes.max(packets.saturating_mul(HEADER_MIN)))
+            }
+        };
+        let framing = if surplus.is_some() { 0 } else { FRAMING.saturating_mul(own_most.packets) };
+        let mut most = Tally::new(
+            own_most.packets.saturating_sub(seen_least.all.packets.saturating_sub(seen_least.merged)),
+            own_most.bytes.saturating_sub(seen_least.all.bytes).saturating_add(framing),
         );
-        if !counts_alike {
-            most_bytes += FRAMING * own_most.packets;
+        if most.packets == 0 {
+            return Unseen::default();
         }
-        if seen.merged > 0 {
+        if seen_least.merged > 0 {
             // A missed buffer may have held many packets.
-            let buffers = most;
-            most = buffers.max(most_bytes / PACKET_MIN).min(buffers.saturating_mul(MERGED_MAX));
-            most_bytes += most * HEADERS_MAX;
+            let buffers = most.packets;
+            most.packets = buffers.max(most.bytes / PACKET_MIN).min(buffers.saturating_mul(MERGED_MAX));
+            most.bytes = most.bytes.saturating_add(most.packets.saturating_mul(HEADERS_MAX));
         }
-        let beyond = Tally::new(most.saturating_sub(counted.packets), most_bytes.saturating_sub(counted.bytes));
-        Unseen { counted, beyond: if most == 0 { Tally::default() } else { beyond } }
+        Unseen { counted, beyond: less(most, counted) }
     }
+}
+
+/// An interface's count if it adds this many bytes to each packet; fewer than 0 if it omits some.
+fn without_surplus(own: Tally, surplus: i64) -> Tally {
+    let bytes = i128::from(own.bytes) - i128::from(surplus) * i128::from(own.packets);
+    Tally::new(own.packets, u64::try_from(bytes.max(0)).unwrap_or(u64::MAX))
 }
 
 /// The share of `own` that was seen. Both have the likeliest, the smallest and the largest value. Any count between the
@@ -263,11 +321,14 @@ impl Coverage {
             reading,
             before: None,
             longer: Duration::ZERO,
+            last: Unseen { counted: Tally::new(0, 0), beyond: Tally::new(0, 0) },
+            waited: None,
+            recent: None,
             own: 0,
             seen: 0,
             missing: 0,
             first: None,
-            counts_alike: None,
+            surplus: None,
         }
     }
 
@@ -276,22 +337,46 @@ impl Coverage {
         self.reading
     }
 
-    /// Starts over with this reading, but keeps what is known about how the interface counts.
-    const fn begin(&mut self, reading: Option<Reading>) {
-        *self = Self { counts_alike: self.counts_alike, ..Self::new(reading) };
+    /// What the last comparison showed.
+    pub const fn last(&self) -> Unseen {
+        self.last
     }
 
-    /// Marks the missing packets of the window that has ended as accounted for.
+    /// Weir's count when the comparison began may have been as large as this.
+    pub const fn has_seen_at_most(&mut self, seen: SeenPackets) {
+        if let Some(reading) = &mut self.reading {
+            reading.seen[1] = seen;
+        }
+    }
+
+    /// The interface's own count could not be read at the edge of a window of this length. The next edge compares both
+    /// windows.
+    pub fn postpone(&mut self, length: Duration) {
+        self.longer += length;
+    }
+
+    /// Starts over with this reading, but keeps what is known about how the interface counts.
+    const fn begin(&mut self, reading: Option<Reading>) {
+        *self = Self { surplus: self.surplus, ..Self::new(reading) };
+    }
+
+    /// Marks the missing packets that the last comparison showed as accounted for.
     pub const fn account(&mut self) {
-        self.before = None;
+        self.before = self.recent;
     }
 
     /// Makes the next edge compare with the edge before the last one, unless the packets missing then are accounted
     /// for: packets may already have been missed before the last edge.
-    pub const fn go_back(&mut self) {
+    pub fn go_back(&mut self) {
         if let Some((before, longer)) = self.before {
-            *self = Self { counts_alike: self.counts_alike, longer, ..Self::new(Some(before)) };
+            let (last, waited) = (self.last, self.reading.map(|reading| (self.last, reading)));
+            *self = Self { surplus: self.surplus, longer, last, waited, ..Self::new(Some(before)) };
         }
+    }
+
+    /// More packets may have been missed since the last comparison: it says nothing about the next one.
+    pub const fn forget_earlier(&mut self) {
+        self.waited = None;
     }
 
     /// Whether nothing is known yet.
@@ -308,32 +393,40 @@ impl Coverage {
             self.begin(now);
             return Compared::default();
         };
-        let length = length + std::mem::take(&mut self.longer);
+        let (window, length) = (length, length + std::mem::take(&mut self.longer));
+        let waited = self.waited.take();
+        self.recent = waited.map(|(_, reading)| (reading, window));
         self.before = std::mem::replace(&mut self.reading, now).map(|before| (before, length));
         let ([own, ..], [seen, ..]) = (passed.own, passed.seen);
         self.own += own.packets;
         self.seen += seen.all.packets;
         let queued = in_queues(own.packets, QUEUED, length);
-        let unseen = passed.unseen(self.counts_alike == Some(true));
+        let mut unseen = passed.unseen(self.surplus);
+        if let Some((earlier, _)) = waited {
+            unseen = unseen.narrowed_by(earlier);
+        }
         let mut compared = Compared {
             packets: passed.packets(queued),
             bytes: passed.bytes(queued),
             unseen: Some(unseen),
-            shortage: match unseen.counted.packets {
-                missing if missing <= arriving(own.packets, QUEUED, length) => Shortage::None,
-                missing if missing <= in_queues(own.packets, ON_ITS_WAY, length) => Shortage::Possible,
-                _ => Shortage::Certain,
+            shortage: if unseen.is_none() {
+                Shortage::None
+            } else if unseen.counted.packets <= in_queues(own.packets, ON_ITS_WAY, length) {
+                Shortage::Possible
+            } else {
+                Shortage::Certain
             },
             finding: None,
         };
         if dropped > 0 || was_blind {
-            let before = self.before.filter(|_| dropped == 0);
+            let (before, recent) = (self.before.filter(|_| dropped == 0), self.recent);
             self.begin(now);
-            self.before = before;
+            (self.before, self.recent, self.last) = (before, recent, unseen);
             return compared;
         }
-        if own.packets > 0 && own.packets == seen.all.packets && seen.merged == 0 {
-            self.counts_alike = Some(own.bytes == seen.all.bytes);
+        self.last = unseen;
+        if own.packets > 0 && own.packets == seen.all.packets && seen.merged == 0 && passed.is_exact() {
+            self.surplus = surplus(own, seen.all.bytes);
         }
         compared.finding = self.judge(own.packets, length);
         compared
@@ -353,11 +446,18 @@ impl Coverage {
         };
         // It is reported now. If more packets are missed later, those are reported, too. A later check may still find
         // that the program was blind in this window.
-        let before = self.before;
+        let (before, recent, last) = (self.before, self.recent, self.last);
         self.begin(self.reading);
-        self.before = before;
+        (self.before, self.recent, self.last) = (before, recent, last);
         Some(finding)
     }
+}
+
+/// How many bytes an interface adds to each of these packets, which have this many `bytes` for weir. `None` if it adds
+/// more to some than to others.
+fn surplus(own: Tally, bytes: u64) -> Option<i64> {
+    let (all, packets) = (i128::from(own.bytes) - i128::from(bytes), i128::from(own.packets));
+    i64::try_from(all / packets).ok().filter(|each| i128::from(*each) * packets == all)
 }
 
 /// How many packets may be queued: those that arrive in `time`, if this many passed in `length`.

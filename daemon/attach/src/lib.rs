@@ -1,9 +1,10 @@
 //! Attaches programs to interfaces, and follows interfaces that appear, vanish, return or are renamed.
 //!
 //! [`Attachments`] is the coordinator's side: one slot for each direction of each measured interface (`slots`), and its
-//! state (`attachment`). `arrivals` are interfaces that come, with what they carry before weir is attached. [`Attacher`] is a thread. It owns everything that is attached, and makes the system calls for
-//! which the kernel takes its configuration lock, which other processes may hold for seconds. `tasks` are the messages
-//! between the two; the coordinator never waits for more than a moment.
+//! state (`attachment`; `departures` has the interfaces that vanished from it, and `arrivals` those that come, with
+//! what they carry before weir is attached). [`Attacher`] is a thread. It owns everything that is attached, and makes
+//! the system calls for which the kernel takes its configuration lock, which other processes may hold for seconds.
+//! `tasks` are the messages between the two; the coordinator never waits for more than a moment.
 //!
 //! Whenever the kernel reports a change ([`netlink`]), the configuration and the present interfaces determine which
 //! interfaces to measure (`plan`). weir then detaches from interfaces that are no longer wanted, attaches to missing
@@ -11,7 +12,7 @@
 //! once, `pace` limits how much of the kernel's time they take. How interfaces are stacked (`stack`) decides on which
 //! one a packet feeds totals and lists (`feeds`). Filters at the classic tc hook would outlive the daemon: `hook`
 //! removes them, and `leftovers` removes those of an earlier weir. `released` lists the interfaces that `weir detach`
-//! has detached.
+//! has detached, and `requests` handles that command and `weir attach`.
 //!
 //! Once a second and at the edge of each window, weir checks whether its programs are still attached, and still first.
 //! It restores those that are not (`answers`); until then weir was blind (`watch`). Other weirs are recognized by their
@@ -27,6 +28,7 @@ mod attacher;
 mod attachment;
 mod attachments;
 mod coverage;
+mod departures;
 mod error;
 mod feeds;
 mod generic;
@@ -40,6 +42,7 @@ mod pace;
 mod plan;
 mod readings;
 mod released;
+mod requests;
 mod settle;
 mod shared_slot;
 mod sign;
@@ -53,8 +56,8 @@ mod windows;
 
 pub use self::{
     attacher::Attacher,
-    attachment::Departure,
     attachments::Attachments,
+    departures::Departure,
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::{Decision, Feeding, Survey},
     generic::GenericXdp,
@@ -63,6 +66,7 @@ pub use self::{
     nat::{Nat, Unknown},
     obtained::Obtained,
     plan::{covers, list},
+    released::Reattached,
     tasks::{Channels, TaskResult},
     windows::InterfaceNow,
 };

@@ -10,6 +10,12 @@ use super::{netlink::XdpProgram, sign::named};
 /// The message about interfaces that are not attached yet.
 pub const WAITS: &str = "not attached yet: weir attaches to interfaces one after the other";
 
+/// The message about an interface that the configuration names and that is not there.
+pub const ABSENT: &str = "the interface is not there: weir measures it once it is";
+
+/// The message about interfaces that a user has detached.
+pub const DETACHED: &str = "detached by `weir detach`, until weir is restarted or reloads other interfaces";
+
 /// How the packets of an interface are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obtained {
@@ -33,11 +39,37 @@ pub enum Obtained {
     Detached,
     /// Not at all: weir's program was removed and cannot be attached again.
     Blind,
+    /// Not at all: the interface is there, and weir cannot attach to it.
+    Refused,
     /// In several ways: these interfaces share a slot, and each may differ.
     Shared,
 }
 
 impl Obtained {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::Native,
+        Self::Generic,
+        Self::Tcx,
+        Self::Tc,
+        Self::AfPacket,
+        Self::Waiting,
+        Self::Absent,
+        Self::Gone,
+        Self::Detached,
+        Self::Blind,
+        Self::Refused,
+        Self::Shared,
+    ];
+
+    /// Whether weir sees packets. If not, what the interface carries is unknown.
+    pub const fn sees_packets(self) -> bool {
+        match self {
+            Self::Native | Self::Generic | Self::Tcx | Self::Tc | Self::AfPacket | Self::Shared => true,
+            Self::Waiting | Self::Absent | Self::Gone | Self::Detached | Self::Blind | Self::Refused => false,
+        }
+    }
+
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,6 +83,7 @@ impl Obtained {
             Self::Gone => "gone",
             Self::Detached => "detached",
             Self::Blind => "blind",
+            Self::Refused => "refused",
             Self::Shared => "others",
         }
     }

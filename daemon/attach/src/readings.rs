@@ -19,7 +19,10 @@ use weir_common::ledger::Tally;
 use weir_config::interface::Way;
 use weir_datapath::counters::LiveCounters;
 
-use super::coverage::{Reading, SeenPackets};
+use super::{
+    coverage::{Reading, SeenPackets},
+    netlink::name,
+};
 
 /// The last reading of all counts.
 pub struct Readings<'a> {
@@ -80,7 +83,9 @@ impl<'a> Readings<'a> {
     /// The interface's own count of this direction, if this name and index still belong together.
     pub fn own(&self, (name, ifindex): (&str, u32), way: Way) -> Option<Tally> {
         let own = self.own.get(name)?[way as usize];
-        name_to_index(&self.socket, name).is_ok_and(|index| index == ifindex).then_some(own)
+        // The kernel can be asked only for names in UTF-8. The count of an interface with another name is not known.
+        let asked = String::from_utf8(name::to_bytes(name)).ok()?;
+        name_to_index(&self.socket, &asked).is_ok_and(|index| index == ifindex).then_some(own)
     }
 
     /// Both counts for the program of this slot.
@@ -115,16 +120,17 @@ impl<'a> Readings<'a> {
                 length => text.extend_from_slice(&piece[..length]),
             }
         }
-        Ok(String::from_utf8_lossy(&text).lines().filter_map(counts_of).collect())
+        Ok(text.split(|byte| *byte == b'\n').filter_map(counts_of).collect())
     }
 }
 
 /// Parses a line of `/proc/net/dev`: the name, and the received and sent counts.
-fn counts_of(line: &str) -> Option<(String, [Tally; 2])> {
-    let (name, numbers) = line.split_once(':')?;
+fn counts_of(line: &[u8]) -> Option<(String, [Tally; 2])> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let (name, numbers) = (line[..colon].trim_ascii_start(), std::str::from_utf8(&line[colon + 1..]).ok()?);
     let numbers: Vec<u64> = numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
     let &[bytes, packets, _, _, _, _, _, _, sent_bytes, sent_packets, ..] = &numbers[..] else { return None };
-    Some((name.trim_start().to_owned(), [Tally::new(packets, bytes), Tally::new(sent_packets, sent_bytes)]))
+    Some((name::of_bytes(name), [Tally::new(packets, bytes), Tally::new(sent_packets, sent_bytes)]))
 }
 
 #[cfg(test)]
@@ -135,13 +141,18 @@ mod tests {
     #[test]
     fn a_line_has_a_name_and_two_counts() {
         let line = "  eth0: 4711 17 0 0 0 0 0 0 815 9 0 0 0 0 0 0";
-        assert_eq!(counts_of(line), Some(("eth0".to_owned(), [Tally::new(17, 4711), Tally::new(9, 815)])));
+        assert_eq!(counts_of(line.as_bytes()), Some(("eth0".to_owned(), [Tally::new(17, 4711), Tally::new(9, 815)])));
         assert_eq!(
-            counts_of("wan0.7:18446744073709551615 1 0 0 0 0 0 0 2 3 0 0 0 0 0 0").map(|(name, _)| name).as_deref(),
+            counts_of(b"wan0.7:18446744073709551615 1 0 0 0 0 0 0 2 3 0 0 0 0 0 0").map(|(name, _)| name).as_deref(),
             Some("wan0.7")
         );
+        // Names with other bytes are those of other interfaces. A wide blank is a part of a name.
+        for (name, text) in [(&b"\xff"[..], "\\xff"), (b"\xfe", "\\xfe"), ("\u{3000}".as_bytes(), "\u{3000}")] {
+            let line = [b"  ", name, b": 4711 17 0 0 0 0 0 0 815 9 0 0 0 0 0 0"].concat();
+            assert_eq!(counts_of(&line), Some((text.to_owned(), [Tally::new(17, 4711), Tally::new(9, 815)])));
+        }
         for no_line in ["Inter-|   Receive  |  Transmit", " face |bytes packets", "", "eth0: 1 2 3", "eth0: x"] {
-            assert_eq!(counts_of(no_line), None, "{no_line:?}");
+            assert_eq!(counts_of(no_line.as_bytes()), None, "{no_line:?}");
         }
     }
 

@@ -16,8 +16,10 @@ use weir_system::clock;
 
 use super::{
     arrivals::Arrived,
-    attachment::{Attachment, Departure, Fate, Ordered, Present},
+    attachment::{Attachment, Fate, Ordered, Present},
     attachments::{Attachments, Going},
+    coverage::Reading,
+    departures::{Departure, Departures, Origin},
     error::AttachError,
     feeds::Feeding,
     generic::GenericXdp,
@@ -33,7 +35,7 @@ use super::{
 impl Attachments<'_> {
     /// Applies this list of interfaces: releases interfaces that are gone or no longer wanted, and orders missing ones.
     pub(super) fn settle(&mut self, devices: Vec<Device>, sources: Sources) -> Result<(), AttachError> {
-        self.note_renamed(&devices);
+        self.note_origins(&devices);
         self.note_listed(&devices);
         self.devices = Arc::new(devices);
         let devices = self.devices.clone();
@@ -41,6 +43,7 @@ impl Attachments<'_> {
         self.feeding = Feeding::new(&wanted, &devices, sources);
         self.let_go_but(&wanted);
         self.gone.clear();
+        self.last_counts.clear();
         if let Some(table) = &mut self.table {
             table.set_feeding(self.feeding.for_the_programs())?;
         }
@@ -49,24 +52,36 @@ impl Attachments<'_> {
         self.arrivals.forget(&devices);
         let now = clock::now().monotonic;
         for attachment in self.slots.iter_mut().filter(|one| one.here().is_none()) {
-            attachment.is_absent(now);
+            let is_there = devices.iter().any(|device| device.name == attachment.name);
+            attachment.is_idle(now, is_there, self.released.has(&attachment.name));
         }
         let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
         self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
         self.warn_of_generic(&devices);
         self.begin_coverage();
-        self.read_arrived();
         Ok(())
     }
 
-    /// Notes which interfaces were renamed since the last list, and their counts then.
-    fn note_renamed(&mut self, devices: &[Device]) {
-        let now: HashMap<_, _> = devices.iter().map(|device| (device.ifindex, device)).collect();
-        self.renamed.retain(|ifindex, _| now.contains_key(ifindex) && !self.gone.contains_key(ifindex));
-        for before in self.devices.iter().filter(|before| !self.gone.contains_key(&before.ifindex)) {
-            if now.get(&before.ifindex).is_some_and(|now| now.name != before.name) {
-                let counts = before.counts.filter(|_| !self.may_have_missed_news());
-                self.renamed.insert(before.ifindex, counts.unwrap_or_default());
+    /// Notes which interfaces are new or were renamed since the last list, and their counts then.
+    fn note_origins(&mut self, devices: &[Device]) {
+        let is_reliable = !self.may_have_missed_news();
+        let before: HashMap<_, _> = self.devices.iter().map(|device| (device.ifindex, device)).collect();
+        let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
+        self.origins.retain(|ifindex, _| there.contains(ifindex) || !before.contains_key(ifindex));
+        for now in devices {
+            match before.get(&now.ifindex).filter(|_| !self.gone.contains_key(&now.ifindex)) {
+                Some(before) if before.name == now.name => {}
+                // The kernel's report about its new name has its counts.
+                Some(_) if is_reliable && self.arrivals.came_at(now.ifindex).is_some() => {}
+                Some(before) => {
+                    let counts = before.counts.filter(|_| is_reliable);
+                    self.origins.insert(now.ifindex, Origin::renamed(counts));
+                }
+                None => {
+                    // The kernel reports no arrivals of interfaces that were there before weir.
+                    let origin = Origin::listed(now.counts.filter(|_| is_reliable), is_reliable && !before.is_empty());
+                    self.origins.entry(now.ifindex).or_insert(origin);
+                }
             }
         }
     }
@@ -88,7 +103,7 @@ impl Attachments<'_> {
         self.behind_generic = behind;
     }
 
-    fn wanted<'d>(&self, devices: &'d [Device]) -> Vec<PlannedAttachment<'d>> {
+    pub(super) fn wanted<'d>(&self, devices: &'d [Device]) -> Vec<PlannedAttachment<'d>> {
         let mut wanted = wanted(&self.rules, devices, self.has_programs);
         wanted.retain(|wanted| !self.released.has(&wanted.device.name));
         wanted
@@ -114,10 +129,33 @@ impl Attachments<'_> {
         self.slots.pass_on(&self.rules, wanted, &gone);
         let now = clock::now().monotonic;
         for (slot, attachment) in self.slots.numbered() {
-            let departs = attachment.departs(self.readings.seen_of(slot));
-            let elsewhere = attachment.nowhere.or(attachment.ordered.map(|ordered| ordered.present.ifindex));
-            let ended = if elsewhere.is_some_and(|ifindex| !is_wanted(ifindex, attachment.way)) {
-                attachment.end()
+            let elsewhere = attachment.nowhere.or(attachment.ordered.map(|ordered| ordered.present));
+            let departure = |ifindex: u32| {
+                let is_there = || self.devices.iter().any(|device| device.ifindex == ifindex);
+                let unknown = || if is_there() { Departure::Unwanted } else { Departure::Unknown };
+                gone.get(&ifindex).copied().unwrap_or_else(unknown)
+            };
+            let last = |attachment: &Attachment, ifindex: u32| {
+                let own = self.last_counts.get(&ifindex)?[attachment.way as usize];
+                let seen = Some(self.readings.seen_of(slot)).filter(|_| attachment.obtained != Obtained::AfPacket)?;
+                Some(Reading { own: [own; 2], seen: [seen; 2] })
+            };
+            let ended = if let Some(Present { ifindex, .. }) = elsewhere
+                && !is_wanted(ifindex, attachment.way)
+            {
+                if !self.released.has(&attachment.name)
+                    && let Some(departed) = attachment.depart(self.readings.seen_of(slot))
+                {
+                    self.arrivals.depart(ifindex, attachment.way, departed);
+                }
+                if attachment.nowhere.is_some() && self.rules[attachment.rule].is_named() {
+                    attachment.leave(departure(ifindex), last(attachment, ifindex));
+                }
+                let ended = attachment.end();
+                if self.released.has(&attachment.name) {
+                    attachment.obtained = Obtained::Detached;
+                }
+                ended
             } else {
                 match attachment.fate(&self.rules, wanted, &gone) {
                     Some(Fate::Gone)
@@ -129,13 +167,19 @@ impl Attachments<'_> {
                     Some(Fate::Gone) => {
                         let is_released = self.released.has(&attachment.name);
                         log_gone(attachment, &self.rules[attachment.rule], is_released);
+                        let ifindex = attachment.present.map_or(0, |present| present.ifindex);
+                        if !is_released && let Some(departed) = attachment.depart(self.readings.seen_of(slot)) {
+                            self.arrivals.depart(ifindex, attachment.way, departed);
+                        }
                         if !is_released && self.rules[attachment.rule].is_named() {
-                            let ifindex = attachment.present.map_or(0, |present| present.ifindex);
-                            attachment.leave(gone.get(&ifindex).copied().unwrap_or(Departure::Unknown));
+                            attachment.leave(departure(ifindex), last(attachment, ifindex));
+                        } else {
+                            attachment.give_up();
                         }
                         let ended = attachment.end();
                         if is_released {
                             attachment.obtained = Obtained::Detached;
+                            attachment.departures = Departures::default();
                         }
                         let rule = &self.rules[attachment.rule];
                         if rule.is_named() && !attachment.names().iter().any(|name| rule.covers(name, false)) {
@@ -153,9 +197,6 @@ impl Attachments<'_> {
                 }
             };
             if let Some(Present { ifindex, number, .. }) = ended {
-                if let Some(departed) = departs {
-                    self.arrivals.depart(ifindex, attachment.way, departed);
-                }
                 self.going.insert(number, Going { slot, ifindex, way: attachment.way });
                 self.thread.put(Task::Detach(number));
             }
@@ -191,7 +232,7 @@ impl Attachments<'_> {
     /// Orders attachments for interfaces that are not measured yet. Interfaces that the configuration names come first,
     /// and those that were refused before come last. Lower interfaces come before those stacked on them, because the
     /// kernel permits no XDP program below one in generic mode.
-    fn order_missing(&mut self, wanted: &[PlannedAttachment<'_>]) -> Result<(), AttachError> {
+    pub(super) fn order_missing(&mut self, wanted: &[PlannedAttachment<'_>]) -> Result<(), AttachError> {
         let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
         let levels = if missing.is_empty() { HashMap::new() } else { levels(&self.devices) };
         let is_above = |one: &&&PlannedAttachment<'_>| {
@@ -259,7 +300,8 @@ impl Attachments<'_> {
             // It is not added to the programs' table: interfaces that are not in the table belong to the shared slot.
             None => {
                 let Some(shared) = &mut self.shared else { return Err(AttachError::NoSlot(device.name.clone())) };
-                let arrival = self.arrivals.get(device.ifindex);
+                let origin = self.origins.get(&device.ifindex).copied().unwrap_or_default();
+                let arrival = self.arrivals.came_at(device.ifindex).map(|at| (origin, at));
                 if shared.take(wanted, number, feeds, urgency == Urgency::Refused, arrival) {
                     warn!(
                         interface = %device.name, direction = way.name(),
@@ -296,20 +338,16 @@ impl Attachments<'_> {
         let attachment = place.get_or_insert_with(|| Attachment::new(rule, &device.name, way));
         (attachment.rule, attachment.feeds) = (rule, feeds);
         attachment.call(device, &self.rules[rule]);
-        let seen = if by_socket { attachment.told } else { self.readings.seen_of(slot) };
-        attachment.note_seen(seen);
-        // The comparison with what was known of an interface that weir waits for covers its arrival, too.
-        let arrival = self.arrivals.get(device.ifindex).filter(|_| attachment.left.is_none());
-        let listed = device.counts.unwrap_or_default()[way as usize];
-        attachment.arrived = arrival.map(|arrival| Arrived { arrival, seen, listed, begun: None });
+        let seen = self.readings.seen_of(slot);
+        attachment.note_seen((!by_socket).then_some(seen));
+        let origin = self.origins.get(&device.ifindex).copied().unwrap_or_default();
+        if let Some(at) = self.arrivals.came_at(device.ifindex) {
+            let seen = if by_socket { attachment.told } else { seen };
+            let listed = device.counts.unwrap_or_default()[way as usize];
+            attachment.note_arrival(Arrived { origin, at, seen, listed });
+        }
         let (present, before) = (
-            Present {
-                ifindex: device.ifindex,
-                xdp: device.xdp,
-                address: device.address,
-                renamed: self.renamed.get(&device.ifindex).copied(),
-                number,
-            },
+            Present { ifindex: device.ifindex, xdp: device.xdp, address: device.address, origin, number },
             attachment.obtained,
         );
         attachment.order(Ordered { present, urgency, before, is_fresh, by_socket });

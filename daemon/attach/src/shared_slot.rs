@@ -15,9 +15,8 @@ use weir_datapath::interface::{Counts, MeasuredInterface};
 use weir_system::clock;
 
 use super::{
-    arrivals::Arrival,
-    attachment::Departure,
-    coverage::{Shortage, Unseen},
+    coverage::{Shortage, Unseen, less},
+    departures::{Departure, Origin},
     netlink::Device,
     obtained::{Obtained, WAITS},
     plan::{PlannedAttachment, successor},
@@ -42,6 +41,9 @@ pub struct SharedSlot {
     blind: Option<Duration>,
     /// What was not seen of interfaces that came and went in this window.
     short_lives: Unseen,
+    /// The interfaces among them that are in no list any more, with their counts when they came, at least, and when that
+    /// was. The kernel's message with their last counts is still to be read.
+    departed: HashMap<(u32, Way), (Tally, Duration)>,
 }
 
 /// One direction of an interface that shares the slot.
@@ -59,7 +61,8 @@ pub struct Member {
     feeds: Feeds,
     /// The state of its position.
     pub watched: Watched,
-    /// The interface's own count at the last window's edge, or at least that when it came.
+    /// The interface's own count at the last window's edge, or when it was listed before it was attached. At least that
+    /// when it came, if it came while weir runs.
     own: Option<Tally>,
     /// When the interface came, until that is in a report.
     arrived: Option<Duration>,
@@ -96,14 +99,16 @@ impl SharedSlot {
         number: Number,
         feeds: Feeds,
         was_refused: bool,
-        arrival: Option<Arrival>,
+        arrival: Option<(Origin, Duration)>,
     ) -> bool {
         let is_first = self.members.is_empty();
         let PlannedAttachment { rule, device, way, .. } = *wanted;
         let (ifindex, name) = (device.ifindex, device.name.clone());
         let (obtained, watched) = (Obtained::Waiting, Watched::new(clock::now().monotonic));
         self.numbers.insert((ifindex, way), number);
-        let (own, arrived) = (arrival.map(|arrival| arrival.least(way)), arrival.map(|arrival| arrival.at));
+        let listed = device.counts.map(|counts| counts[way as usize]);
+        let own = arrival.map_or(listed, |(origin, _)| Some(origin.least(way)));
+        let arrived = arrival.map(|(_, at)| at);
         let member = Member { rule, ifindex, way, name, obtained, was_refused, feeds, watched, own, arrived };
         self.members.insert(number, member);
         self.note();
@@ -169,7 +174,13 @@ impl SharedSlot {
                 _ => left.push(number),
             }
         }
-        left.into_iter().filter_map(|number| self.remove(number).map(|one| (number, one.ifindex, one.way))).collect()
+        let mut all = Vec::new();
+        for number in left {
+            let Some(Member { ifindex, way, own, arrived, .. }) = self.remove(number) else { continue };
+            self.departed.extend(arrived.map(|at| ((ifindex, way), (own.unwrap_or_default(), at))));
+            all.push((number, ifindex, way));
+        }
+        all
     }
 
     /// The packets that may have been missed while members were blind. weir does not know which packets of the slot are
@@ -183,10 +194,9 @@ impl SharedSlot {
                 continue;
             }
             member.arrived = None;
-            let before = std::mem::replace(&mut member.own, now);
-            if let Some(blind) = member.watched.close(Shortage::Certain, clock::now().monotonic) {
+            if let Some((blind, carried)) = member.close(now, clock::now().monotonic) {
                 self.blind = self.blind.max(Some(blind));
-                missed.beyond.add(now.unwrap_or_default().since(before.unwrap_or_default()));
+                missed.beyond.add(carried);
             }
         }
         missed
@@ -197,12 +207,17 @@ impl SharedSlot {
     pub fn note_last_counts(&mut self, ifindex: u32, counts: [Tally; 2], now: Duration) {
         for way in [Way::Ingress, Way::Egress] {
             let number = self.numbers.get(&(ifindex, way));
-            let Some(member) = number.and_then(|number| self.members.get_mut(number)) else { continue };
-            let Some(arrived) = member.arrived.take() else { continue };
-            let carried = counts[way as usize].since(member.own.unwrap_or_default());
-            self.short_lives.beyond.add(carried);
-            self.blind = self.blind.max(Some(now.saturating_sub(arrived)));
+            let member = number.and_then(|number| self.members.get_mut(number));
+            let here = member.and_then(|member| Some((member.own.unwrap_or_default(), member.arrived.take()?)));
+            let Some((own, arrived)) = here.or_else(|| self.departed.remove(&(ifindex, way))) else { continue };
+            self.short_lives.beyond.add(less(counts[way as usize], own));
+            (self.blind, self.had_one) = (self.blind.max(Some(now.saturating_sub(arrived))), true);
         }
+    }
+
+    /// News may be missing: what is still to be told may never be.
+    pub fn note_missed(&mut self) {
+        self.departed.clear();
     }
 
     /// Notes an interface that would have been a member, and was gone before.
@@ -216,8 +231,19 @@ impl SharedSlot {
         self.members.values().find_map(|member| member.watched.trouble())
     }
 
+    /// Whether there are members, apart from those that the kernel has refused.
+    pub fn has_members(&self) -> bool {
+        self.members.values().any(|member| !member.was_refused || !member.is_waiting())
+    }
+
+    /// How they are seen.
+    pub fn obtained(&self) -> Obtained {
+        let is_attached = self.members.values().any(|member| member.obtained.sees_packets());
+        if is_attached { Obtained::Shared } else { Obtained::Waiting }
+    }
+
     /// The trouble of a member, or how many members wait to be attached.
-    fn trouble_or_waiting(&self) -> Option<String> {
+    pub fn trouble_or_waiting(&self) -> Option<String> {
         let waiting = self.waiting();
         self.trouble().map(str::to_owned).or_else(|| (waiting > 0).then(|| format!("{waiting} of them {WAITS}")))
     }
@@ -265,7 +291,7 @@ impl SharedSlot {
     }
 
     fn note(&mut self) {
-        self.had_one |= self.members.values().any(|member| !member.was_refused || !member.is_waiting());
+        self.had_one |= self.has_members();
         self.counted_buffers |= self.members.values().any(|member| member.obtained.counts() == Counts::Buffers);
     }
 }
@@ -273,6 +299,19 @@ impl SharedSlot {
 impl Member {
     const fn is_waiting(&self) -> bool {
         matches!(self.obtained, Obtained::Waiting)
+    }
+
+    /// How long it may have been blind in the window that ends, and the most that its interface may have counted, which
+    /// has counted `own` in all until `now`.
+    fn close(&mut self, own: Option<Tally>, now: Duration) -> Option<(Duration, Tally)> {
+        if own.is_none() && self.own.is_some() {
+            // Its name has just changed. The next window has the packets of this one, too.
+            return None;
+        }
+        let before = std::mem::replace(&mut self.own, own);
+        let blind = self.watched.close(Shortage::Certain, now, true)?;
+        let carried = own.zip(before).filter(|(own, before)| own.packets >= before.packets);
+        Some((blind, carried.map_or(Unseen::UNKNOWN.beyond, |(own, before)| own.since(before))))
     }
 
     /// Its rule, direction, index and name.
@@ -287,7 +326,7 @@ mod tests {
     use weir_config::{Direction, Interface, Mode};
 
     use super::{
-        super::{netlink::Device, plan::wanted},
+        super::{netlink::Device, plan::wanted, watch::Position},
         *,
     };
 
@@ -322,6 +361,32 @@ mod tests {
         let mut late = ledger;
         late.counters.seen = Tally::new(1, 60);
         assert!(others.close(&late).is_some(), "no packet is missing from the report");
+    }
+
+    #[test]
+    fn a_blind_member_may_have_missed_what_its_interface_carried_meanwhile() {
+        let rules = [Interface { name: "e*".to_owned(), mode: Mode::Auto, direction: Direction::Ingress, feeds: None }];
+        let own = |packets| Tally::new(packets, packets * 100);
+        let devices = [Device {
+            ifindex: 3,
+            name: "e3".to_owned(),
+            hardware: 1,
+            counts: Some([own(50_000), own(0)]),
+            ..Device::default()
+        }];
+        let mut others = SharedSlot::default();
+        others.take(&wanted(&rules, &devices, true)[0], 1, Feeds::All, false, None);
+        others.is_attached(1, Obtained::Tc);
+        let member = others.get_mut(1).unwrap();
+        let mut blind_until = |own, seconds| {
+            let now = clock::now().monotonic + Duration::from_secs(seconds);
+            member.watched.is_wrong(&Position::Removed, now);
+            member.close(own, now).map(|(_, carried)| carried)
+        };
+        assert_eq!(blind_until(Some(own(50_007)), 1), Some(own(7)), "not what it had carried before");
+        assert_eq!(blind_until(None, 2), None, "it was renamed");
+        assert_eq!(blind_until(Some(own(50_010)), 3), Some(own(3)), "of two windows");
+        assert_eq!(blind_until(Some(own(1)), 4), Some(Unseen::UNKNOWN.beyond), "the driver has reset its counters");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use weir_config::{self as config, Interface, interface::Way};
 
 use super::{
-    attachment::{Attachment, Departure},
+    attachment::Attachment,
+    departures::Departure,
     netlink::Device,
     obtained::Obtained,
     plan::{PlannedAttachment, successor},

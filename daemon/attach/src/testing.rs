@@ -4,6 +4,7 @@ use weir_config::{Direction, Interface, Mode, interface::Way};
 
 use crate::{
     attachment::{Attachment, Present},
+    departures::Origin,
     netlink::Device,
 };
 
@@ -20,6 +21,6 @@ pub fn device(ifindex: u32, name: &str) -> Device {
 /// An attachment to this interface, for the rule with this number.
 pub fn attached(rule: usize, name: &str, way: Way, ifindex: u32) -> Attachment {
     let mut one = Attachment::new(rule, name, way);
-    one.present = Some(Present { ifindex, xdp: None, address: None, renamed: None, number: 1 });
+    one.present = Some(Present { ifindex, xdp: None, address: None, origin: Origin::default(), number: 1 });
     one
 }

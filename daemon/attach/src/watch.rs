@@ -107,12 +107,21 @@ pub struct Watched {
     blind: Duration,
     /// How long another program was in front of it in the open window, at most.
     obscured: Duration,
+    /// How long its position could not be checked in the open window.
+    unchecked: Duration,
+    /// How long it was blind in the open window, if it is known what it missed then.
+    settled: Duration,
+    /// Whether any of these times became longer in the open window. The others are of earlier windows, which left open
+    /// whether packets were missed.
+    is_doubtful: bool,
     /// When the previous window ended.
     closed_at: Duration,
     /// Whether it may already have been blind before the open window began.
     was_wrong_before: bool,
     /// How many windows in a row have left open whether packets were missed.
     waited: u8,
+    /// How many of these windows could not add to the packets that may have been missed.
+    calm: u8,
     attempts: Attempts,
     trouble: Option<String>,
     /// The programs in front that weir cannot move before. This is trouble only if packets are missing.
@@ -131,9 +140,13 @@ impl Watched {
             good_at: now,
             blind: Duration::ZERO,
             obscured: Duration::ZERO,
+            unchecked: Duration::ZERO,
+            settled: Duration::ZERO,
+            is_doubtful: false,
             closed_at: Duration::ZERO,
             was_wrong_before: false,
             waited: 0,
+            calm: 0,
             attempts,
             trouble: None,
             hook_order: None,
@@ -144,7 +157,16 @@ impl Watched {
 
     /// A new attachment to an interface that may have been back since `since`.
     pub fn returned(since: Duration, now: Duration) -> Self {
-        Self { blind: now.saturating_sub(since), ..Self::new(now) }
+        Self { blind: now.saturating_sub(since), is_doubtful: true, ..Self::new(now) }
+    }
+
+    /// The same for the interface that this attachment waits for. What it may have missed in the open window stays.
+    #[must_use]
+    pub fn returns(&self, since: Duration, now: Duration) -> Self {
+        let mut returned = Self::returned(since, now);
+        returned.settled = self.settled;
+        returned.blind += self.blind + self.obscured + self.unchecked;
+        returned
     }
 
     /// An attachment that was taken over from an earlier weir, which last checked it at `looked`.
@@ -171,6 +193,7 @@ impl Watched {
     /// The time since it was last known to see all packets, or since the last call.
     fn passed(&mut self, now: Duration) -> Duration {
         self.was_wrong_before |= self.good_at < self.closed_at;
+        self.is_doubtful = true;
         now.saturating_sub(std::mem::replace(&mut self.good_at, now))
     }
 
@@ -226,7 +249,7 @@ impl Watched {
         if self.is_mending && self.sees_nothing {
             self.blind += passed;
         } else {
-            self.obscured += passed;
+            self.unchecked += passed;
         }
     }
 
@@ -249,34 +272,66 @@ impl Watched {
         self.was_wrong_before
     }
 
-    /// How long it saw no packets in the open window, at most. That is accounted for elsewhere.
-    pub const fn take_blind(&mut self) -> Duration {
-        std::mem::replace(&mut self.blind, Duration::ZERO)
+    /// How long it may have seen no packets in the open window. What it missed then is accounted for elsewhere.
+    pub fn take_blind(&mut self) -> Duration {
+        self.is_doubtful = false;
+        [&mut self.blind, &mut self.obscured, &mut self.unchecked].map(std::mem::take).into_iter().sum()
     }
 
     /// Whether it may have been blind in the open window.
     pub const fn was_wrong(&self) -> bool {
-        !self.blind.is_zero() || !self.obscured.is_zero()
+        !self.blind.is_zero() || !self.obscured.is_zero() || !self.unchecked.is_zero()
+    }
+
+    /// Notes that it is known what it has missed until now.
+    pub fn is_settled(&mut self) {
+        let times = [&mut self.blind, &mut self.obscured, &mut self.unchecked].map(std::mem::take);
+        self.settled += times.into_iter().sum::<Duration>();
+        self.is_doubtful = false;
+    }
+
+    /// How long it was blind in the open window, at most, if it is known what it missed then.
+    pub fn take_settled(&mut self) -> Option<Duration> {
+        Some(std::mem::take(&mut self.settled)).filter(|time| !time.is_zero())
+    }
+
+    /// Whether it may have been blind since the counts were last compared, usually at the end of a window.
+    pub const fn is_doubtful(&self) -> bool {
+        self.is_doubtful
     }
 
     /// How long it may have been blind in the window that ends `now`. A program in front that passes everything on does
-    /// not make weir blind. If the missing packets may also be in a queue, a later window decides: missed packets stay
-    /// missing, and queues drain.
-    pub fn close(&mut self, shortage: Shortage, now: Duration) -> Option<Duration> {
+    /// not make weir blind, and neither does a check that failed. If the missing packets may also be in a queue, a later
+    /// window decides, unless this is the last one: missed packets stay missing, and queues drain.
+    pub fn close(&mut self, shortage: Shortage, now: Duration, is_last: bool) -> Option<Duration> {
+        let is_decided = match shortage {
+            Shortage::None => true,
+            Shortage::Possible => false,
+            Shortage::Certain => !self.obscured.is_zero(),
+        };
         (self.closed_at, self.was_wrong_before) = (now, false);
-        let may_wait = self.blind.is_zero() && !self.obscured.is_zero() && self.waited < WAITED_MAX;
-        if may_wait && shortage == Shortage::Possible {
+        self.calm = if std::mem::take(&mut self.is_doubtful) { 0 } else { self.calm + 1 };
+        let may_wait = self.blind.is_zero() && self.was_wrong() && self.waited < WAITED_MAX && !is_last;
+        if may_wait && !is_decided {
             self.was_wrong_before = true;
             self.waited += 1;
             return None;
         }
-        self.waited = 0;
+        (self.waited, self.calm) = (0, 0);
         let missed = shortage != Shortage::None;
-        let (blind, obscured) = (std::mem::take(&mut self.blind), std::mem::take(&mut self.obscured));
+        let [blind, obscured, unchecked] =
+            [&mut self.blind, &mut self.obscured, &mut self.unchecked].map(std::mem::take);
         if self.hook_order.is_some() {
             self.trouble = self.hook_order.clone().filter(|_| missed);
         }
-        Some(if missed { blind + obscured } else { blind }).filter(|time| !time.is_zero())
+        Some(if missed { blind + obscured + unchecked } else { blind }).filter(|time| !time.is_zero())
+    }
+
+    /// Whether it was blind if so many packets are missing now. If nothing is known to have kept packets back, they may
+    /// be in a queue, unless more than a queue holds are still missing some windows later.
+    pub fn is_proof(&self, shortage: Shortage) -> bool {
+        let is_decided = self.calm + 1 >= WAITED_MAX && !self.is_doubtful && shortage == Shortage::Certain;
+        !self.blind.is_zero() || !self.obscured.is_zero() || is_decided
     }
 }
 
@@ -313,8 +368,12 @@ mod tests {
         watched.is_mended(seconds(13));
         assert!(watched.was_wrong() && watched.trouble().is_none());
         assert!(!watched.is_well(seconds(20)), "it was already restored");
-        assert_eq!(watched.close(Shortage::None, seconds(20)), Some(seconds(2)), "whether packets arrived or not");
-        assert_eq!((watched.was_wrong(), watched.close(Shortage::Certain, seconds(21))), (false, None));
+        assert_eq!(
+            watched.close(Shortage::None, seconds(20), false),
+            Some(seconds(2)),
+            "whether packets arrived or not"
+        );
+        assert_eq!((watched.was_wrong(), watched.close(Shortage::Certain, seconds(21), false)), (false, None));
     }
 
     #[test]
@@ -323,7 +382,7 @@ mod tests {
             let mut watched = Watched::new(seconds(10));
             assert_eq!(watched.is_wrong(&behind(true), seconds(12)), Order::Mend);
             watched.is_mended(seconds(13));
-            assert_eq!(watched.close(shortage, seconds(13)), expected);
+            assert_eq!(watched.close(shortage, seconds(13), false), expected);
         }
     }
 
@@ -332,9 +391,9 @@ mod tests {
         for (position, expected) in [(behind(true), None), (Position::Removed, Some(seconds(2)))] {
             let mut watched = Watched::new(seconds(10));
             assert_eq!(watched.is_wrong(&position, seconds(11)), Order::Mend);
-            assert_eq!(watched.close(Shortage::None, seconds(12)).is_some(), expected.is_some());
+            assert_eq!(watched.close(Shortage::None, seconds(12), false).is_some(), expected.is_some());
             watched.is_mended(seconds(13));
-            assert_eq!(watched.close(Shortage::None, seconds(14)), expected, "{position:?}");
+            assert_eq!(watched.close(Shortage::None, seconds(14), false), expected, "{position:?}");
         }
     }
 
@@ -343,35 +402,35 @@ mod tests {
         let cases =
             [(Shortage::None, None), (Shortage::Certain, Some(seconds(2))), (Shortage::Possible, Some(seconds(2)))];
         for (last, expected) in cases {
-            let waits = if last == Shortage::Possible { WAITED_MAX.into() } else { 2 };
+            let waits = if last == Shortage::None { 2 } else { WAITED_MAX.into() };
             let mut watched = Watched::new(seconds(10));
             watched.is_unknown(seconds(11), seconds(12));
             for nth in 0..waits {
-                assert_eq!(watched.close(Shortage::Possible, seconds(12 + nth)), None, "{nth}");
+                assert_eq!(watched.close(Shortage::Possible, seconds(12 + nth), false), None, "{nth}");
                 assert!(watched.was_wrong() && watched.was_wrong_before(), "this is not decided yet");
                 watched.is_well(seconds(13 + nth));
             }
-            assert_eq!(watched.close(last, seconds(12 + waits)), expected);
+            assert_eq!(watched.close(last, seconds(12 + waits), false), expected);
             assert!(!watched.was_wrong() && !watched.was_wrong_before());
             watched.is_unknown(seconds(20), seconds(21));
-            assert_eq!(watched.close(Shortage::Possible, seconds(21)), None, "it waits again another time");
+            assert_eq!(watched.close(Shortage::Possible, seconds(21), false), None, "it waits again another time");
         }
         let mut removed = Watched::new(seconds(10));
         removed.is_wrong(&Position::Removed, seconds(12));
-        assert!(removed.close(Shortage::Possible, seconds(12)).is_some(), "no program saw them");
+        assert!(removed.close(Shortage::Possible, seconds(12), false).is_some(), "no program saw them");
     }
 
     #[test]
     fn it_may_have_been_blind_before_the_window_began() {
         let mut watched = Watched::new(seconds(10));
         watched.is_well(seconds(11));
-        assert_eq!(watched.close(Shortage::None, seconds(12)), None);
+        assert_eq!(watched.close(Shortage::None, seconds(12), false), None);
         assert!(!watched.was_wrong_before(), "this is not known yet");
         watched.is_wrong(&Position::Removed, seconds(13));
         assert!(watched.was_wrong_before());
         watched.is_mended(seconds(13));
         assert!(
-            watched.close(Shortage::Certain, seconds(14)).is_some() && !watched.was_wrong_before(),
+            watched.close(Shortage::Certain, seconds(14), false).is_some() && !watched.was_wrong_before(),
             "it was reported"
         );
         watched.is_well(seconds(15));
@@ -385,12 +444,14 @@ mod tests {
         assert_eq!(watched.is_wrong(&behind(false), seconds(11)), Order::Tell);
         assert!(watched.trouble().is_none() && watched.reason().is_some_and(|why| why.contains("program 7 runs")));
         assert_eq!(
-            (watched.close(Shortage::None, seconds(11)), watched.trouble()),
+            (watched.close(Shortage::None, seconds(11), false), watched.trouble()),
             (None, None),
             "the program in front passes everything on"
         );
         assert_eq!(watched.is_wrong(&behind(false), seconds(12)), Order::Nothing, "it was already reported");
-        assert!(watched.close(Shortage::Certain, seconds(12)) == Some(seconds(1)) && watched.trouble().is_some());
+        assert!(
+            watched.close(Shortage::Certain, seconds(12), false) == Some(seconds(1)) && watched.trouble().is_some()
+        );
         for now in 12..15 {
             assert_eq!(watched.is_wrong(&Position::Removed, seconds(now)), Order::Mend);
             assert_eq!(watched.is_wrong(&Position::Removed, seconds(now)), Order::Nothing, "it is being restored");
@@ -409,12 +470,21 @@ mod tests {
             watched.is_unknown(seconds(10), seconds(14));
             assert!(!watched.was_wrong(), "it was checked since then");
             watched.is_unknown(seconds(14), seconds(15));
-            assert_eq!((watched.was_wrong(), watched.trouble()), (true, None));
-            assert_eq!(watched.close(shortage, seconds(15)), expected);
+            assert_eq!((watched.was_wrong(), watched.trouble(), watched.is_proof(shortage)), (true, None, false));
+            for now in 15..15 + u64::from(WAITED_MAX) {
+                assert_eq!(watched.close(shortage, seconds(now), false), None, "a queue may hold them");
+                watched.is_well(seconds(now + 1));
+            }
+            assert_eq!(watched.is_proof(shortage), shortage == Shortage::Certain);
+            assert_eq!(watched.close(shortage, seconds(20), false), expected);
         }
         let mut watched = Watched::new(seconds(10));
         watched.is_wrong(&Position::Removed, seconds(11));
         watched.is_unknown(seconds(12), seconds(14));
-        assert_eq!(watched.close(Shortage::None, seconds(14)), Some(seconds(4)), "it is known not to be attached");
+        assert_eq!(
+            watched.close(Shortage::None, seconds(14), false),
+            Some(seconds(4)),
+            "it is known not to be attached"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! What the attachments do at the end of windows: their part of each report, and the state for the next weir.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use tracing::{debug, warn};
 use weir_common::{
@@ -12,19 +12,19 @@ use weir_datapath::{edge::Edge, interface::MeasuredInterface, kept::SlotState, s
 use weir_system::clock;
 
 use super::{
-    attachment::{Attachment, Present},
+    attachment::{Attachment, Present, WindowEnd},
     attachments::{Attachments, HELD_UP},
     coverage::SeenPackets,
-    obtained::{Obtained, WAITS},
+    obtained::{ABSENT, Obtained, WAITS},
     shared_slot::{self, SharedSlot},
     tasks::TaskResult,
 };
 
 /// How long it may take from an interface's count of a packet to weir's count of it.
-const ON_ITS_WAY: Duration = Duration::from_millis(2);
+pub(super) const ON_ITS_WAY: Duration = Duration::from_millis(2);
 
 /// One direction of an interface, as it is now.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct InterfaceNow<'a> {
     /// Its slot.
     pub slot: usize,
@@ -35,13 +35,15 @@ pub struct InterfaceNow<'a> {
     /// How its packets are seen.
     pub obtained: Obtained,
     /// What keeps weir from seeing all its packets.
-    pub trouble: Option<&'a str>,
+    pub trouble: Option<Cow<'a, str>>,
 }
 
 impl Attachments<'_> {
     /// Checks all attachments and reads all counts, right before the edge of a window. For attachments that cannot be
-    /// checked in time, the interface's own count shows whether weir was blind.
-    pub fn look(&mut self, patience: Duration) {
+    /// checked in time, the interface's own count shows whether weir was blind. No later window decides that after the
+    /// last one (`is_last`).
+    pub fn look(&mut self, patience: Duration, is_last: bool) {
+        self.is_last = is_last;
         let (nth, begun) = (self.check(), clock::now().monotonic);
         let may_act = |done: &TaskResult| matches!(done, TaskResult::Checked { .. } | TaskResult::Mended { .. });
         self.wait(patience, |all| all.checks[1] >= nth && all.mending == 0, may_act);
@@ -69,9 +71,10 @@ impl Attachments<'_> {
         {
             debug!("cannot read the interfaces' own counts again: {error}");
         }
+        let end = WindowEnd { length, is_last: self.is_last };
         for (slot, attachment) in self.slots.numbered().filter(|(_, one)| !one.is_coming) {
             let Some(counters) = counted.get(slot) else { continue };
-            if let Some(unseen) = attachment.compare(slot, &self.readings, counters, length) {
+            if let Some(unseen) = attachment.compare(slot, &self.readings, counters, end) {
                 edge.miss(slot, unseen.counted, unseen.beyond, attachment.feeds != Feeds::All);
             }
         }
@@ -85,8 +88,12 @@ impl Attachments<'_> {
     pub fn troubles(&self) -> Vec<String> {
         let of = |one: &Attachment| {
             let blind = "was blind for a moment, and sees all packets again";
-            let trouble = match (one.watched.trouble().or(one.kept_back.as_deref()), one.watched.was_wrong()) {
+            // Those that wait are told together, and only after a while.
+            let trouble = one.trouble().filter(|_| !one.is_waiting() && !one.is_coming && !one.is_leaving);
+            let trouble = match (trouble, one.watched.was_wrong()) {
                 (Some(trouble), _) => trouble,
+                // An interface that is measured only while it carries a default route may be gone.
+                _ if one.obtained == Obtained::Gone && self.rules[one.rule].is_named() => ABSENT,
                 // An interface that has just come is no trouble: its ledger has what it carried before.
                 (None, true) if one.watched.reason().is_none() && one.arrived.is_none() => blind,
                 _ => return None,
@@ -98,16 +105,30 @@ impl Attachments<'_> {
             .as_ref()
             .and_then(SharedSlot::trouble)
             .map(|trouble| format!("{}: {trouble}", shared_slot::NAME));
-        let held_up = self.is_held_up().then(|| HELD_UP.to_owned());
+        let held_up = self.held_up().map(str::to_owned);
         let waiting = self.waiting();
         let wait = self.said_to_wait.then(|| format!("{waiting} directions of interfaces are {WAITS}"));
-        self.slots.iter().filter_map(of).chain(shared).chain(held_up).chain(wait).collect()
+        self.slots.iter().filter_map(of).chain(self.refusals()).chain(shared).chain(held_up).chain(wait).collect()
+    }
+
+    /// Why weir does not know whether its programs are where it left them, if it cannot ask the kernel.
+    fn held_up(&self) -> Option<&'static str> {
+        self.is_held_up().then_some(HELD_UP)
+    }
+
+    /// The refused interfaces that have no slot, with the reason.
+    fn refusals(&self) -> impl Iterator<Item = String> {
+        self.refused.iter().filter_map(|((ifindex, way), reason)| {
+            let name = &self.devices.iter().find(|device| device.ifindex == *ifindex)?.name;
+            let has_slot = self.slots.iter().any(|one| one.name == *name && one.way == *way && one.refusal.is_some());
+            (!has_slot).then(|| format!("{name} ({}): cannot attach: {reason}", way.name()))
+        })
     }
 
     /// What was measured in a window with these ledgers, by slot, and how completely. Frees the slots of interfaces
     /// that are gone for good, unless it `keeps_slots` because some of their packets are still to come.
     pub fn close(&mut self, ledgers: &[Ledger], keeps_slots: bool) -> Vec<MeasuredInterface> {
-        let mut all = Vec::new();
+        let (mut all, held_up) = (Vec::new(), self.held_up());
         for slot in 0..self.slots.len() {
             let Some(place) = self.slots.get_mut(slot) else { continue };
             let Some(attachment) = place else { continue };
@@ -129,12 +150,16 @@ impl Attachments<'_> {
                 coverage: compared.packets,
                 coverage_bytes: compared.bytes,
                 blind: attachment.blind.take(),
-                trouble: attachment.trouble().map(str::to_owned),
+                trouble: attachment.trouble().or(held_up).map(str::to_owned),
             });
             attachment.changed = false;
             // An interface may still count a packet while it is being detached.
             let is_going = self.going.values().any(|going| going.slot == slot);
-            let is_over = attachment.here().is_none() && attachment.nowhere.is_none() && !is_going;
+            // What a user has detached stays to be seen while it is there.
+            let is_detached = attachment.obtained == Obtained::Detached
+                && self.devices.iter().any(|device| device.name == attachment.name);
+            let is_elsewhere = attachment.here().is_some() || attachment.nowhere.is_some();
+            let is_over = !is_elsewhere && !is_going && !is_detached;
             let is_free = attachment.is_leaving && !is_going || is_over && !self.rules[attachment.rule].is_named();
             if is_free && keeps_slots {
                 attachment.obtained = Obtained::Gone;
@@ -151,14 +176,15 @@ impl Attachments<'_> {
 
     /// Each measured interface and direction as it is now.
     pub fn now(&self) -> Vec<InterfaceNow<'_>> {
-        let mut all = Vec::new();
-        for (slot, one) in self.slots.all().filter(|(_, one)| !one.is_coming) {
-            let way = Some(one.way);
-            all.push(InterfaceNow { slot, name: &one.name, way, obtained: one.obtained, trouble: one.trouble() });
+        let (mut all, held_up) = (Vec::new(), self.held_up());
+        for (slot, one) in self.slots.all().filter(|(_, one)| !one.is_coming && !one.is_tried_again()) {
+            let (way, trouble) = (Some(one.way), one.trouble().or(held_up).map(Cow::from));
+            all.push(InterfaceNow { slot, name: &one.name, way, obtained: one.obtained, trouble });
         }
-        if self.shared.is_some() {
-            let (slot, name, obtained) = (SharedSlot::SLOT, shared_slot::NAME, Obtained::Shared);
-            all.push(InterfaceNow { slot, name, way: None, obtained, trouble: None });
+        if let Some(shared) = self.shared.as_ref().filter(|shared| shared.has_members()) {
+            let (slot, name, obtained) = (SharedSlot::SLOT, shared_slot::NAME, shared.obtained());
+            let trouble = shared.trouble_or_waiting().map(Cow::from);
+            all.push(InterfaceNow { slot, name, way: None, obtained, trouble });
         }
         all
     }

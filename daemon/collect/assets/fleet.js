@@ -2,7 +2,7 @@
 
 import { byId, h, number, put } from "./dom.js";
 import { ask } from "./source.js";
-import { clock, count, day, duration, grouped, percent, scaled } from "./units.js";
+import { clock, count, day, duration, grouped, percent, rated, scaled } from "./units.js";
 
 // How often the collector is asked, in milliseconds. Reports come every few seconds at most.
 const EVERY = 5000;
@@ -38,16 +38,17 @@ const COLUMNS = [["router", ""], ["site", ""], ["last report", ""], ["bit rate",
 function row(one, isLate, now) {
   const { last } = one;
   const cell = (kind, label, ...children) => h("td", { class: kind, "data-label": label, role: "cell" }, children);
-  const seconds = last?.seconds || 1;
   const state = isLate ? h("b", { class: "bad" }, "! late: ") : null;
-  const trouble = last?.troubles?.length ? h("span", { class: "bad" }, ` ! ${last.troubles.join("; ")}`) : null;
+  const wrong = [...(last?.troubles ?? []), ...(last?.left_out ?? [])];
+  const trouble = wrong.length > 0 ? h("span", { class: "bad" }, ` ! ${wrong.join("; ")}`) : null;
+  const isKnown = last && last.is_measured !== false;
   const alerts = last?.alerts ?? [];
   return h("tr", { "data-observer": one.observer, "data-late": isLate ? "true" : null, role: "row" },
     h("th", { scope: "row", class: "who", role: "rowheader" }, h("a", { href: of(one) }, name(one)), " ", h("small", null, one.observer), trouble),
     cell("", "site", one.site ?? ""),
     cell("", "last report", state, last ? [when(last.window_end), " ", h("small", { "data-ago": last.window_end }, ago(last.window_end, now))] : "none"),
-    cell("n strong", "bit rate", last ? number(last.bytes, scaled((last.bytes * 8) / seconds, "bit/s"), { "data-of": "bytes" }) : ""),
-    cell("n", "packet rate", last ? number(last.packets, scaled(last.packets / seconds, "pkt/s"), { "data-of": "packets" }) : ""),
+    cell("n strong", "bit rate", last && !isKnown ? h("b", { class: "bad" }, "not measured") : last ? number(last.bytes, rated(last.bytes, "bytes", last.seconds), { "data-of": "bytes" }) : ""),
+    cell("n", "packet rate", isKnown ? number(last.packets, rated(last.packets, "packets", last.seconds), { "data-of": "packets" }) : ""),
     cell("n", "lost", last ? number(last.lost, last.lost > 0 ? h("b", { class: "bad" }, count(last.lost)) : "0", { "data-of": "lost" }) : ""),
     cell("n", "coverage", last?.coverage == null ? "" : number(last.coverage, percent(last.coverage), { "data-of": "coverage" })),
     cell("", "alerts", alerts.length > 0 ? h("b", { class: "bad" }, `! ${alerts.join(", ")}`) : ""),
@@ -97,13 +98,13 @@ function draw(fleet) {
   shown = text;
   const late = new Set(fleet.late);
   // What a late router carries now is unknown.
-  const known = fleet.observers.filter((one) => one.last && !late.has(one.observer));
-  const rate = known.reduce((all, one) => all + (one.last.bytes * 8) / (one.last.seconds || 1), 0);
+  const known = fleet.observers.filter((one) => one.last?.seconds && one.last.is_measured !== false && !late.has(one.observer));
+  const rate = known.reduce((all, one) => all + (one.last.bytes * 8) / one.last.seconds, 0);
   put(byId("count"), grouped(fleet.totals.observers), ", ", number(Math.round(rate), scaled(rate, "bit/s"), { "data-sum": "rate" }),
     late.size > 0 ? ` without the ${late.size === 1 ? "late one" : `${grouped(late.size)} late ones`}` : "");
   put(byId("started"), `The collector was started ${day(fleet.started)} ${clock(fleet.started)}.`);
   // Those that need a look come first.
-  const rank = (one) => (late.has(one.observer) ? 0 : one.last?.alerts?.length || one.last?.lost || one.last?.troubles?.length ? 1 : 2);
+  const rank = (one) => (late.has(one.observer) ? 0 : one.last?.alerts?.length || one.last?.lost || one.last?.troubles?.length || one.last?.left_out?.length ? 1 : 2);
   const order = [...fleet.observers].sort((a, b) => rank(a) - rank(b) || name(a).localeCompare(name(b)));
   const focused = document.activeElement?.closest?.("tr[data-observer]")?.dataset.observer;
   put(byId("observers-body"), order.length > 0 ? table("Routers", COLUMNS, order.map((one) => row(one, late.has(one.observer), now)), "wide") : nothing("No report has arrived yet."));

@@ -22,7 +22,7 @@ use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use weir_http::ClientSlot;
-use weir_page::Token;
+use weir_page::{Lock, Token};
 use weir_system::privileges;
 
 use super::{
@@ -47,7 +47,7 @@ const CONTENT_TYPES: [&str; 2] = ["application/x-ndjson", "application/ndjson"];
 /// State for answering requests.
 #[derive(Debug)]
 pub struct Api {
-    token: Option<Token>,
+    lock: Option<Lock>,
     keeper: StoreHandle,
     /// Bytes of bodies that are in memory.
     held: Arc<AtomicUsize>,
@@ -70,7 +70,7 @@ struct HttpAnswer {
 impl Api {
     /// Serves clients that know the token, if there is one.
     pub fn new(token: Option<Token>, keeper: StoreHandle) -> Self {
-        Self { token, keeper, held: Arc::default(), readers: Arc::new(Semaphore::new(READERS)) }
+        Self { lock: token.map(Lock::new), keeper, held: Arc::default(), readers: Arc::new(Semaphore::new(READERS)) }
     }
 
     /// The HTTP routes.
@@ -79,11 +79,9 @@ impl Api {
     }
 
     /// Whether to read a request at all.
-    fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<Packing, ErrorAnswer> {
-        if self
-            .token
-            .as_ref()
-            .is_some_and(|token| !headers.get(AUTHORIZATION).is_some_and(|header| token.is_in(header)))
+    async fn admit(&self, client: &ClientSlot, method: &Method, headers: &HeaderMap) -> Result<Packing, ErrorAnswer> {
+        if let Some(lock) = &self.lock
+            && !lock.opens(headers.get(AUTHORIZATION), client).await
         {
             let why = "send the token of this collector: `Authorization: Bearer TOKEN`";
             return Err(ErrorAnswer(StatusCode::UNAUTHORIZED, why.to_owned()));
@@ -175,7 +173,7 @@ async fn take(State(api): State<Arc<Api>>, Extension(slot): Extension<Arc<Client
     let (head, mut body) = request.into_parts();
     // A client with this header waits for `100 Continue` before it sends the body. It gets the error instead.
     let is_waiting = head.headers.contains_key(EXPECT);
-    let packing = match api.admit(&head.method, &head.headers) {
+    let packing = match api.admit(&slot, &head.method, &head.headers).await {
         Ok(packing) => packing,
         Err(no) => {
             if !is_waiting {

@@ -5,7 +5,6 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser;
 use weir_collect::{
     CollectError, Options, StoreError,
     cli::{Cli, Command, QueryArgs},
@@ -13,7 +12,11 @@ use weir_collect::{
     query::{self, Query, QueryError},
 };
 use weir_system::log::{self, Format, say};
-use weir_system::{exit::Exit, signals};
+use weir_system::{
+    exit::Exit,
+    screen::{self, Screen, command_line},
+    signals,
+};
 
 /// An error with its exit code.
 struct Failure {
@@ -22,7 +25,7 @@ struct Failure {
 }
 
 fn main() -> ExitCode {
-    let exit = run(Cli::parse()).unwrap_or_else(|Failure { exit, error }| {
+    let exit = run(command_line()).unwrap_or_else(|Failure { exit, error }| {
         // `Done` with an error is a closed pipe: the reader of the output, such as `head`, has ended.
         if exit != Exit::Done {
             say(format_args!("weir-collect: {error:#}"));
@@ -36,7 +39,8 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
     let Cli { command, listen, database, token_file, no_token, page, page_token_file, page_host, log_format } = cli;
     if let Some(Command::Query(QueryArgs { topic, database, json, observer, limit })) = &command {
         let query = Query { topic: *topic, json: *json, observer: observer.as_deref(), limit: *limit };
-        let mut out = BufWriter::new(io::stdout().lock());
+        let form = if *json { screen::Form::Json } else { screen::Form::Text };
+        let mut out = BufWriter::new(Screen::stdout(form));
         query::run(database, &query, &mut out)?;
         out.flush().map_err(QueryError::from)?;
         return Ok(Exit::Done);

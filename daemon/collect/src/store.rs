@@ -61,6 +61,9 @@ CREATE TABLE tombstones (
 CREATE INDEX tombstones_by_observer ON tombstones (observer_id, boot_id, first_seq);
 ";
 
+/// What is missing, for dashboards: what [`weir_report::arrivals`] finds, in SQL. Tests compare both.
+const MISSING: &str = include_str!("missing.sql");
+
 /// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -153,6 +156,7 @@ impl Store {
             transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(says)?;
             transaction.pragma_update(None, "user_version", VERSION).map_err(says)?;
         }
+        transaction.execute_batch(MISSING).map_err(says)?;
         transaction.commit().map_err(says)?;
         let file = identity(path).map_err(|cause| StoreError::Make { path: path.to_owned(), cause })?;
         Ok(Self { connection, path: path.to_owned(), file })

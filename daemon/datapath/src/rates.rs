@@ -307,7 +307,8 @@ impl Seconds {
         let mut rates = self.rates.take().map_or_else(Rates::default, |rates| *rates);
         rates.unplaced = std::mem::take(&mut self.unplaced);
         let counted = self.counted.take().map_or(0, |(first, last)| last - first + 1);
-        let known = if rates.unplaced.is_zero() { end.saturating_sub(start) } else { counted };
+        let window = end.saturating_sub(start);
+        let known = if rates.unplaced.is_zero() { window } else { counted.min(window) };
         rates.fill_up_surely(known.min(at_most));
         if then == Then::Nothing {
             for came in parts {

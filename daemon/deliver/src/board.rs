@@ -10,6 +10,7 @@ use std::{
 
 use jiff::Timestamp;
 use tokio::sync::watch;
+use weir_config::Addresses;
 use weir_measure::question::Views;
 use weir_report::{Encoded, LastReport, REPORTS_KEPT, Report, Second};
 use weir_system::waker::Waker;
@@ -76,6 +77,8 @@ pub struct Askable {
     pub views: Arc<Views>,
     /// The names of its interfaces.
     pub interfaces: Vec<String>,
+    /// How much of addresses a client may see.
+    pub addresses: Addresses,
 }
 
 impl Board {
@@ -105,7 +108,8 @@ impl Board {
             published.reports.clear();
         }
         let interfaces = report.interfaces.iter().map(|interface| interface.name.clone()).collect();
-        published.latest = Some(Latest { status, askable: Askable { views: views.clone(), interfaces } });
+        let addresses = report.shown_addresses();
+        published.latest = Some(Latest { status, askable: Askable { views: views.clone(), interfaces, addresses } });
         if published.reports.len() == REPORTS_KEPT {
             published.reports.pop_front();
         }
@@ -182,9 +186,14 @@ impl Board {
     }
 
     /// Another configuration has taken effect.
-    pub fn change(&self, interval_seconds: u64, memory_bytes: u64) {
-        let identity = &mut self.lock().identity;
+    pub fn change(&self, interval_seconds: u64, memory_bytes: u64, addresses: Addresses) {
+        let mut published = self.lock();
+        let identity = &mut published.identity;
         (identity.interval_seconds, identity.memory_bytes) = (interval_seconds, memory_bytes);
+        // The last window is still that of the earlier configuration.
+        if let Some(latest) = &mut published.latest {
+            latest.askable.addresses = latest.askable.addresses.max(addresses);
+        }
     }
 
     /// The last report as a line of JSON; `None` before the first.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use weir_report::{Report, SinkMetrics};
+use weir_report::{Length, NOT_MEASURED, Report, SinkMetrics, is_measured};
 use weir_system::{
     numbers::{grouped, packet_rate, percent},
     text::visible,
@@ -49,8 +49,8 @@ pub struct LastReport {
     pub id: String,
     /// When its window ended.
     pub end: Timestamp,
-    /// The length of the window in seconds.
-    pub seconds: f64,
+    /// The length of the window in seconds; `null` if it is too short for rates.
+    pub seconds: Length,
     /// Each interface.
     pub interfaces: Vec<InterfaceStatus>,
     /// CPU time for each packet, in nanoseconds. Absent if no packet was seen.
@@ -121,7 +121,11 @@ impl Status {
         let Some(last) = &self.last_report else { return "no report yet".to_owned() };
         let one = |of: &InterfaceStatus| {
             let way = if of.direction.as_deref() == Some("egress") { " egress" } else { "" };
-            let rate = packet_rate(of.packets, last.seconds.max(f64::MIN_POSITIVE));
+            let count = || format!("{} packets", grouped(of.packets));
+            let rate = match is_measured(&of.mode) {
+                true => last.seconds.rate_text(of.packets, packet_rate).unwrap_or_else(count),
+                false => format!("{NOT_MEASURED} ({})", of.mode),
+            };
             format!("{}{way} {rate}", of.name.chars().map(visible).collect::<String>())
         };
         let mut line = last.interfaces.iter().take(SHOWN).map(one).collect::<Vec<_>>().join(", ");
@@ -132,7 +136,9 @@ impl Status {
         if lost > 0 {
             line += &format!("; {} packets LOST", grouped(lost));
         }
-        let blind = last.interfaces.iter().filter(|of| of.blind_seconds.is_some() || of.trouble.is_some()).count();
+        let is_blind =
+            |of: &&InterfaceStatus| !is_measured(&of.mode) || of.blind_seconds.is_some() || of.trouble.is_some();
+        let blind = last.interfaces.iter().filter(is_blind).count();
         if blind > 0 {
             line += &format!("; BLIND on {blind}");
         }
@@ -148,7 +154,7 @@ impl LastReport {
     pub fn cpu_share(&self) -> Option<f64> {
         let seen: u64 = self.interfaces.iter().map(|of| of.packets).sum();
         let ns = self.cpu_ns_per_packet? * seen as f64;
-        (self.seconds > 0.0).then_some(ns / 1e9 / self.seconds)
+        self.seconds.rate(ns / 1e9)
     }
 }
 
@@ -169,6 +175,9 @@ mod tests {
             "{}",
             known.line()
         );
+        "detached".clone_into(&mut report.interfaces[1].mode);
+        let detached = Status::new(&identity, Some(&report)).line();
+        assert!(detached.starts_with("eth0 110.0 kpkt/s, wan0.100 not measured (detached); "), "{detached}");
         (report.self_metrics.cpu_ns_per_packet, report.self_metrics.rss_bytes) = (None, None);
         let unknown = Status::new(&identity, Some(&report));
         assert!(!unknown.line().contains("of a core") && !unknown.line().contains("MiB"), "{}", unknown.line());

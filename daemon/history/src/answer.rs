@@ -29,6 +29,8 @@ pub fn history(seconds: &Seconds, windows: &Windows, time: &Time, points: usize)
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use weir_config::Addresses;
 
     use super::*;
@@ -45,7 +47,7 @@ mod tests {
         for second in 1..=600 {
             let counts = Some(Counts { packets: 3, bytes: 180, lost: 0 });
             let interface = Carried { name: "eth0", direction: Some("ingress"), counts };
-            seconds.add(at(second), [interface].into_iter());
+            seconds.add(at(second), Duration::from_secs(1), [interface].into_iter());
         }
         for nth in 0..60 {
             add(&mut windows, &report(nth, &[(1, 30)]));
@@ -71,7 +73,7 @@ mod tests {
         let counts = Some(Counts { packets: 1, bytes: 60, lost: 0 });
         for second in 1..=3600 {
             let all = names.iter().map(|name| Carried { name, direction: None, counts });
-            seconds.add(at(second), all);
+            seconds.add(at(second), Duration::from_secs(1), all);
         }
         let all = history(&seconds, &windows, &Time::default(), POINTS_MAX);
         let cells: usize = all.interfaces.iter().map(|interface| interface.packets.len()).sum();

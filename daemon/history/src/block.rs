@@ -10,7 +10,7 @@
 use jiff::Timestamp;
 use thiserror::Error;
 use weir_config::Addresses;
-use weir_report::{FromJson, PastWindow, Report, Union};
+use weir_report::{FromJson, PastWindow, Union};
 
 use crate::packed::Packer;
 
@@ -18,11 +18,6 @@ const MAGIC: [u8; 8] = *b"weirhst1";
 const HEAD: usize = 37;
 /// Bytes of an observer's identity.
 const OBSERVER: usize = 8;
-
-/// How much of addresses a report shows, as it says itself. An unknown name is treated as the strictest one.
-pub fn addresses_of(report: &Report) -> Addresses {
-    report.addresses.as_deref().map_or(Addresses::Full, |name| Addresses::from_name(name).unwrap_or(Addresses::None))
-}
 
 /// A window of the history, or several together.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,8 +54,8 @@ impl Open {
         self.index.push(&text(serde_json::to_vec(past)));
         self.body.push(&text(serde_json::to_vec(union)));
         self.windows += past.windows;
-        let start = self.times.map_or(past.start, |(start, _)| start);
-        self.times = Some((start, past.end));
+        let (start, end) = self.times.unwrap_or((past.start, past.end));
+        self.times = Some((start.min(past.start), end.max(past.end)));
     }
 
     /// The number of its first window.
@@ -88,7 +83,7 @@ impl Open {
         self.index.bytes() + self.body.bytes()
     }
 
-    /// The start of its first window and the end of its last one.
+    /// The earliest start and the latest end of its windows.
     pub const fn times(&self) -> Option<(Timestamp, Timestamp)> {
         self.times
     }
@@ -110,9 +105,9 @@ pub struct Block {
     pub windows: u64,
     /// The most that any of its windows shows of addresses.
     pub addresses: Addresses,
-    /// The start of the first window.
+    /// The earliest start of its windows. If the clock was set back, that is not the first one.
     pub start: Timestamp,
-    /// The end of the last window.
+    /// The latest end of its windows.
     pub end: Timestamp,
     index: Box<[u8]>,
     body: Box<[u8]>,
@@ -211,10 +206,11 @@ impl Block {
         let (start, end) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
         let block = Self { first, windows: 0, addresses, start, end, index, body };
         let all = block.index();
-        let (Some(oldest), Some(newest)) = (all.first(), all.last()) else { return Err(NoBlock::Torn) };
+        let times = (all.iter().map(|past| past.start).min(), all.iter().map(|past| past.end).max());
+        let (Some(start), Some(end)) = times else { return Err(NoBlock::Torn) };
         let windows = all.iter().fold(0_u64, |sum, past| sum.saturating_add(past.windows));
         first.checked_add(windows).ok_or(NoBlock::Torn)?;
-        Ok((Self { windows, start: oldest.start, end: newest.end, ..block }, rest))
+        Ok((Self { windows, start, end, ..block }, rest))
     }
 }
 

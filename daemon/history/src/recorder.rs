@@ -18,7 +18,7 @@ use weir_system::{clock, privileges, sandbox};
 
 use crate::{
     answer::{self, POINTS, POINTS_MAX},
-    block::{Open, addresses_of},
+    block::Open,
     disk::Disk,
     of_key::{self, OfKey},
     seconds::{Carried, Seconds},
@@ -133,9 +133,9 @@ impl History {
         self.asker.clone()
     }
 
-    /// Adds the traffic of each interface since the previous reading.
-    pub fn add_second<'a>(&self, time: Timestamp, interfaces: impl Iterator<Item = Carried<'a>>) {
-        lock(&self.seconds).add(time, interfaces);
+    /// Adds the traffic of each interface since the previous reading, which was this long ago.
+    pub fn add_second<'a>(&self, time: Timestamp, length: Duration, interfaces: impl Iterator<Item = Carried<'a>>) {
+        lock(&self.seconds).add(time, length, interfaces);
     }
 
     /// Adds a report in the form in which it is sent. If the thread lags behind, the history misses it.
@@ -241,7 +241,7 @@ impl Recorder {
     }
 
     fn add(&mut self, report: &Report) {
-        let (kept, addresses) = (of_report(report), addresses_of(report));
+        let (kept, addresses) = (of_report(report), report.shown_addresses());
         let number = self.windows.single().next();
         let closed = self.windows.add(&kept, addresses);
         let Some(disk) = &mut self.disk else { return };

@@ -47,14 +47,18 @@ impl Ring {
         self.bytes
     }
 
-    /// The start of the oldest window.
+    /// The earliest start of a window.
     pub fn oldest(&self) -> Option<Timestamp> {
-        self.blocks.front().map(|block| block.start).or_else(|| self.open.times().map(|(start, _)| start))
+        self.times().map(|(start, _)| start).min()
     }
 
-    /// The end of the newest window.
+    /// The latest end of a window.
     pub fn newest(&self) -> Option<Timestamp> {
-        self.open.times().map(|(_, end)| end).or_else(|| self.blocks.back().map(|block| block.end))
+        self.times().map(|(_, end)| end).max()
+    }
+
+    fn times(&self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        self.blocks.iter().map(|block| (block.start, block.end)).chain(self.open.times())
     }
 
     /// The number of the oldest window.

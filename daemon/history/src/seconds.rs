@@ -1,10 +1,11 @@
 //! An hour of seconds: the exact traffic of each interface and direction, in fixed memory.
 //!
 //! A row is one reading of all counters, which usually covers one second. If weir was delayed, a row covers more, and
-//! all of it counts in the second in which the row ends, so sums stay exact. Each interface and direction has a track
+//! all of it counts in the second in which the row ends, so sums stay exact. Each row knows how much time it covers, so
+//! that rates are right even if some seconds of a step are not known. Each interface and direction has a track
 //! under its name, whatever its slot. A renamed interface gets another track.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, iter, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,9 @@ pub const TRACKS_MAX: usize = 64;
 /// The memory of a track, in bytes.
 pub const TRACK_BYTES: usize = ROWS * size_of::<Cell>() + size_of::<Track>();
 /// The memory without tracks, in bytes.
-pub const ROWS_BYTES: usize = ROWS * size_of::<i64>();
+pub const ROWS_BYTES: usize = ROWS * size_of::<Time>();
+/// Lengths of rows are kept in tenths of a second, because readings are taken a few milliseconds early or late.
+const TENTHS: u32 = 10;
 
 /// The traffic of an interface in one direction since the previous reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,15 @@ impl Cell {
     }
 }
 
+/// The time of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Time {
+    /// The second in which it ended, in seconds since 1970.
+    end: i64,
+    /// How much time it covers, in tenths of a second.
+    tenths: u32,
+}
+
 /// One interface in one direction.
 #[derive(Debug)]
 struct Track {
@@ -92,15 +104,19 @@ impl Track {
 pub struct Seconds {
     /// The number of the next row.
     next: u64,
-    /// The second in which each row ended, in seconds since 1970, the oldest first.
-    ends: VecDeque<i64>,
+    /// The time of each row, the oldest first.
+    times: VecDeque<Time>,
     tracks: Vec<Track>,
 }
 
 /// Some consecutive rows in the format on disk.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
+    /// The second in which each row ended, in seconds since 1970.
     ends: Vec<i64>,
+    /// How much time each row covers, in tenths of a second. Earlier versions did not write it: a second.
+    #[serde(default)]
+    tenths: Vec<u32>,
     tracks: Vec<PartOfTrack>,
 }
 
@@ -125,20 +141,22 @@ impl Part {
 }
 
 impl Seconds {
-    /// Adds a reading at this time. Readings are taken at full seconds, and a little later.
-    pub fn add<'a>(&mut self, time: Timestamp, interfaces: impl Iterator<Item = Carried<'a>>) {
+    /// Adds a reading at this time, which covers this much time. Readings are taken at full seconds, and a little
+    /// later.
+    pub fn add<'a>(&mut self, time: Timestamp, length: Duration, interfaces: impl Iterator<Item = Carried<'a>>) {
         let rounded = (time.as_millisecond() + 500).div_euclid(1000);
-        self.push(rounded - 1, interfaces);
+        let tenths = (length.as_secs_f64() * f64::from(TENTHS)).round() as u32;
+        self.push(Time { end: rounded - 1, tenths: tenths.max(1) }, interfaces);
     }
 
-    fn push<'a>(&mut self, end: i64, interfaces: impl Iterator<Item = Carried<'a>>) {
+    fn push<'a>(&mut self, time: Time, interfaces: impl Iterator<Item = Carried<'a>>) {
         let (row, index) = (self.next, self.index(self.next));
         self.next += 1;
-        if self.ends.len() == ROWS {
-            self.ends.pop_front();
+        if self.times.len() == ROWS {
+            self.times.pop_front();
         }
-        self.ends.reserve_exact(ROWS.saturating_sub(self.ends.len()));
-        self.ends.push_back(end);
+        self.times.reserve_exact(ROWS.saturating_sub(self.times.len()));
+        self.times.push_back(time);
         for track in &mut self.tracks {
             track.cells[index] = NOTHING;
         }
@@ -171,9 +189,9 @@ impl Seconds {
         self.tracks.get_mut(nth)
     }
 
-    /// The start of the oldest row, if there are rows.
+    /// The earliest start of a row, if there are rows. If the clock was set back, that is not the first row.
     pub fn oldest(&self) -> Option<Timestamp> {
-        self.ends.front().and_then(|end| Timestamp::from_second(*end).ok())
+        self.times.iter().map(|time| time.end).min().and_then(|end| Timestamp::from_second(end).ok())
     }
 
     /// How many interfaces and directions are kept.
@@ -181,9 +199,9 @@ impl Seconds {
         self.tracks.len()
     }
 
-    /// The end of the newest row.
+    /// The latest end of a row.
     pub fn newest(&self) -> Option<Timestamp> {
-        self.ends.back().and_then(|end| Timestamp::from_second(*end + 1).ok())
+        self.times.iter().map(|time| time.end).max().and_then(|end| Timestamp::from_second(end + 1).ok())
     }
 
     /// The number of the next row.
@@ -191,10 +209,10 @@ impl Seconds {
         self.next
     }
 
-    /// The numbers and ends of the kept rows, starting with the row number `from`.
-    fn rows(&self, from: u64) -> impl Iterator<Item = (u64, i64)> {
-        let oldest = self.next - self.ends.len() as u64;
-        (oldest..).zip(self.ends.iter().copied()).skip_while(move |(row, _)| *row < from)
+    /// The numbers and times of the kept rows, starting with the row number `from`.
+    fn rows(&self, from: u64) -> impl Iterator<Item = (u64, Time)> {
+        let oldest = self.next - self.times.len() as u64;
+        (oldest..).zip(self.times.iter().copied()).skip_while(move |(row, _)| *row < from)
     }
 
     /// The sums of each interface in each of these steps.
@@ -203,15 +221,18 @@ impl Seconds {
             let since = u64::try_from(end.checked_sub(first)?).ok()?;
             usize::try_from(since / seconds).ok().filter(|nth| *nth < count)
         };
-        let rows: Vec<_> = self.rows(0).filter_map(|(row, end)| Some((row, place(end)?))).collect();
+        let placed = |(row, time): (u64, Time)| Some((row, place(time.end)?, time.tenths));
+        let rows: Vec<_> = self.rows(0).filter_map(placed).collect();
         let sums = |track: &Track| {
             let mut sums: Vec<Option<Counts>> = vec![None; count];
-            for (row, nth) in &rows {
+            let mut known = vec![0_u64; count];
+            for (row, nth, tenths) in &rows {
                 let Some(Counts { packets, bytes, lost }) = track.cells[self.index(*row)].counts() else { continue };
                 let sum = sums[*nth].get_or_insert_default();
                 sum.packets += packets;
                 sum.bytes += bytes;
                 sum.lost += lost;
+                known[*nth] += u64::from(*tenths);
             }
             let each = |of: fn(&Counts) -> u64| sums.iter().map(|sum| sum.as_ref().map(of)).collect();
             InterfaceHistory {
@@ -220,9 +241,10 @@ impl Seconds {
                 packets: each(|sum| sum.packets),
                 bytes: each(|sum| sum.bytes),
                 lost: each(|sum| sum.lost),
+                seconds: known.iter().map(|tenths| *tenths as f64 / f64::from(TENTHS)).collect(),
             }
         };
-        let was_there = |track: &&Track| rows.iter().any(|(row, _)| (track.first..=track.last).contains(row));
+        let was_there = |track: &&Track| rows.iter().any(|(row, ..)| (track.first..=track.last).contains(row));
         self.tracks.iter().filter(was_there).map(sums).collect()
     }
 
@@ -230,7 +252,7 @@ impl Seconds {
     pub fn part(&self, from: u64) -> Part {
         let rows: Vec<_> = self.rows(from).collect();
         let counts = |track: &Track| {
-            let cell = |(row, _): &(u64, i64)| track.cells[self.index(*row)].counts();
+            let cell = |(row, _): &(u64, Time)| track.cells[self.index(*row)].counts();
             rows.iter().map(|row| cell(row).map(|counts| [counts.packets, counts.bytes, counts.lost])).collect()
         };
         let of_track = |track: &Track| PartOfTrack {
@@ -239,18 +261,23 @@ impl Seconds {
             counts: counts(track),
         };
         let tracks = self.tracks.iter().map(of_track).filter(|track| track.counts.iter().any(Option::is_some));
-        Part { ends: rows.iter().map(|(_, end)| *end).collect(), tracks: tracks.collect() }
+        Part {
+            ends: rows.iter().map(|(_, time)| time.end).collect(),
+            tenths: rows.iter().map(|(_, time)| time.tenths).collect(),
+            tracks: tracks.collect(),
+        }
     }
 
     /// Adds rows that an earlier weir has written.
     pub fn resume(&mut self, part: &Part) {
-        for (nth, end) in part.ends.iter().enumerate() {
+        let lengths = part.tenths.iter().copied().chain(iter::repeat(TENTHS));
+        for (nth, (end, tenths)) in part.ends.iter().zip(lengths).enumerate() {
             let carried = part.tracks.iter().filter_map(|track| {
                 let [packets, bytes, lost] = (*track.counts.get(nth)?)?;
                 let counts = Some(Counts { packets, bytes, lost });
                 Some(Carried { name: &track.name, direction: track.direction.as_deref(), counts })
             });
-            self.push(*end, carried);
+            self.push(Time { end: *end, tenths }, carried);
         }
     }
 }
@@ -260,6 +287,7 @@ mod tests {
     use super::*;
 
     const START: i64 = 1_764_144_000;
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_millisecond((START + second) * 1000 + 3).unwrap()
@@ -279,7 +307,7 @@ mod tests {
     fn a_second_has_its_own_packets_and_a_step_has_the_sum() {
         let mut seconds = Seconds::default();
         for second in 1..=10 {
-            seconds.add(at(second), [carried("eth0", second as u64)].into_iter());
+            seconds.add(at(second), SECOND, [carried("eth0", second as u64)].into_iter());
         }
         assert_eq!(
             (seconds.oldest(), seconds.newest()),
@@ -297,13 +325,13 @@ mod tests {
     fn the_ring_keeps_each_second_of_an_hour_once() {
         let mut seconds = Seconds::default();
         for second in 1..=2 * ROWS as i64 + 7 {
-            seconds.add(at(second), [carried("eth0", second as u64)].into_iter());
+            seconds.add(at(second), SECOND, [carried("eth0", second as u64)].into_iter());
         }
         let first = ROWS as i64 + 7;
         assert_eq!(seconds.oldest(), Timestamp::from_second(START + first).ok());
         let kept: u64 = (first as u64 + 1..=2 * ROWS as u64 + 7).sum();
         assert_eq!(packets(&seconds, 0, 10_000, 1), [("eth0".to_owned(), vec![Some(kept)])]);
-        assert_eq!(seconds.ends.capacity(), ROWS);
+        assert_eq!(seconds.times.capacity(), ROWS);
     }
 
     #[test]
@@ -311,7 +339,7 @@ mod tests {
         let mut seconds = Seconds::default();
         let names = [vec!["a", "b"], vec!["a", "b"], vec!["b"], vec!["c", "b"], vec!["b", "a"]];
         for (second, names) in (1..).zip(names) {
-            seconds.add(at(second), names.iter().map(|name| carried(name, second as u64)));
+            seconds.add(at(second), SECOND, names.iter().map(|name| carried(name, second as u64)));
         }
         let known = packets(&seconds, 0, 1, 5);
         let of = |name: &str| &known.iter().find(|(known, _)| known == name).unwrap().1[..];
@@ -324,21 +352,50 @@ mod tests {
     fn unknown_is_not_zero() {
         let mut seconds = Seconds::default();
         let unknown = Carried { counts: None, ..carried("eth0", 0) };
-        seconds.add(at(1), [unknown].into_iter());
-        seconds.add(at(2), [carried("eth0", 0)].into_iter());
+        seconds.add(at(1), SECOND, [unknown].into_iter());
+        seconds.add(at(2), SECOND, [carried("eth0", 0)].into_iter());
         let many = Counts { packets: u64::from(u32::MAX), bytes: 0, lost: 0 };
-        seconds.add(at(3), [Carried { counts: Some(many), ..carried("eth0", 0) }].into_iter());
+        seconds.add(at(3), SECOND, [Carried { counts: Some(many), ..carried("eth0", 0) }].into_iter());
         assert_eq!(packets(&seconds, 0, 1, 3), [("eth0".to_owned(), vec![None, Some(0), None])]);
+    }
+
+    /// Twenty packets in each second, of which some are not known.
+    #[test]
+    fn the_rate_of_a_step_is_that_of_the_seconds_that_are_known() {
+        let mut seconds = Seconds::default();
+        for second in (1..=10).filter(|second| *second != 4 && *second < 8) {
+            seconds.add(at(second), SECOND, [carried("eth0", 20)].into_iter());
+        }
+        // weir was delayed.
+        seconds.add(at(10), 3 * SECOND, [carried("eth0", 60)].into_iter());
+        let sums = seconds.sums(&Steps { first: START, seconds: 5, count: 3 });
+        let eth0 = &sums[0];
+        assert_eq!(eth0.packets, [Some(80), Some(100), None]);
+        assert_eq!(eth0.seconds, [4.0, 5.0, 0.0]);
+        let rates = [0, 1, 2].map(|nth| Some(eth0.packets[nth]? as f64 / eth0.known_seconds(nth, 5)?));
+        assert_eq!(rates, [Some(20.0), Some(20.0), None]);
+        // What an earlier version has written has rows of a second.
+        let part = Part { tenths: Vec::new(), ..seconds.part(0) };
+        let mut resumed = Seconds::default();
+        resumed.resume(&part);
+        assert_eq!(resumed.sums(&Steps { first: START, seconds: 5, count: 1 })[0].seconds, [4.0]);
     }
 
     #[test]
     fn a_clock_that_is_set_back_loses_nothing() {
         let mut seconds = Seconds::default();
         for second in [1, 2, 3, 2, 3, 4, 90, 91] {
-            seconds.add(at(second), [carried("eth0", 10)].into_iter());
+            seconds.add(at(second), SECOND, [carried("eth0", 10)].into_iter());
         }
         assert_eq!(packets(&seconds, 0, 1, 4), [("eth0".to_owned(), [10, 20, 20, 10].map(Some).to_vec())]);
         assert_eq!(packets(&seconds, 0, 100, 1), [("eth0".to_owned(), vec![Some(80)])]);
+        assert_eq!(seconds.sums(&Steps { first: START, seconds: 2, count: 2 })[0].seconds, [3.0, 3.0]);
+        let mut back = Seconds::default();
+        for second in [90, 91, 2] {
+            back.add(at(second), SECOND, [carried("eth0", 10)].into_iter());
+        }
+        let whole = |second: i64| Timestamp::from_second(START + second).ok();
+        assert_eq!((back.oldest(), back.newest()), (whole(1), whole(91)));
     }
 
     #[test]
@@ -346,13 +403,13 @@ mod tests {
         let mut seconds = Seconds::default();
         let names: Vec<_> = (0..TRACKS_MAX + 10).map(|nth| format!("eth{nth}")).collect();
         for second in 1..=3 {
-            seconds.add(at(second), names.iter().map(|name| carried(name, 1)));
+            seconds.add(at(second), SECOND, names.iter().map(|name| carried(name, 1)));
         }
         assert_eq!(packets(&seconds, 0, 1, 3).len(), TRACKS_MAX);
         // After the old interfaces have been gone for an hour, in the last but one of these seconds, others get their
         // places.
         for second in 4..=4 + ROWS as i64 {
-            seconds.add(at(second), [carried("new", 1)].into_iter());
+            seconds.add(at(second), SECOND, [carried("new", 1)].into_iter());
         }
         assert_eq!(packets(&seconds, 0, 10_000, 1), [("new".to_owned(), vec![Some(2)])]);
         assert_eq!(seconds.tracks.len(), 1);
@@ -363,7 +420,7 @@ mod tests {
         let mut seconds = Seconds::default();
         for second in 1..=20 {
             let egress = Carried { direction: None, counts: None, ..carried("others", 0) };
-            seconds.add(at(second), [carried("eth0", second as u64), egress].into_iter());
+            seconds.add(at(second), SECOND, [carried("eth0", second as u64), egress].into_iter());
         }
         let mut resumed = Seconds::default();
         for (from, to) in [(0, 20), (20, 20)] {

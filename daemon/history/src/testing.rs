@@ -4,14 +4,11 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use weir_report::{
-    Distinct, Estimate, Interface, Ledger, NewFlows, Report, Top, TopDestination, TopFlow, TopPair, TopService,
+    Distinct, Estimate, Interface, Ledger, Length, NewFlows, Report, Top, TopDestination, TopFlow, TopPair, TopService,
     TopSource, TopUnlisted, Unique,
 };
 
-use crate::{
-    block::addresses_of,
-    windows::{Closed, Windows, of_report},
-};
+use crate::windows::{Closed, Windows, of_report};
 
 static GOLDEN: LazyLock<Report> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap());
@@ -43,7 +40,7 @@ pub fn report_of(nth: i64, length: i64, sources: &[(u32, u64)]) -> Report {
     let mut report = GOLDEN.clone();
     report.id = format!("7f3c9a52/b41d0c11/{}", nth + 1);
     (report.window.start, report.window.end) = (at(nth * length), at(nth * length + length));
-    report.window.seconds = length as f64 + 0.000_023;
+    report.window.seconds = Length::new(length as f64 + 0.000_023);
     report.window.clock_step_seconds = None;
     report.addresses = None;
     let packets = sources.iter().map(|(_, packets)| packets).sum();
@@ -134,6 +131,6 @@ pub fn worst(nth: i64, random: &mut Random) -> Report {
 }
 
 pub fn add(windows: &mut Windows, report: &Report) -> Closed {
-    let addresses = addresses_of(report);
+    let addresses = report.shown_addresses();
     windows.add(&of_report(report), addresses)
 }

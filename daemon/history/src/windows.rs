@@ -4,9 +4,11 @@
 //! one window. The last hours are kept window by window. Each five minutes also have one union, and these unions reach
 //! back a day or more. A row that is not kept only widens the bounds of its key, so bounds stay correct.
 
+use std::iter;
+
 use jiff::Timestamp;
 use weir_config::Addresses;
-use weir_report::{Gap, Interface, PastWindow, REPORTS_KEPT, Report, Union};
+use weir_report::{Gap, Interface, Length, PastWindow, REPORTS_KEPT, Report, Union};
 
 use crate::{
     block::{Block, Kept},
@@ -174,12 +176,12 @@ impl Windows {
         if is_full { self.many.close() } else { None }
     }
 
-    /// The start of the oldest window.
+    /// The earliest start of a window.
     pub fn oldest(&self) -> Option<Timestamp> {
         [&self.many, &self.single].into_iter().filter_map(Ring::oldest).min()
     }
 
-    /// The end of the newest window.
+    /// The latest end of a window.
     pub fn newest(&self) -> Option<Timestamp> {
         self.single.newest()
     }
@@ -198,27 +200,13 @@ impl Windows {
     /// The time of at least this many of the last windows that ended by `to`; `None` if there are none.
     pub fn last(&self, windows: u64, to: Option<Timestamp>) -> Option<Time> {
         let all = self.index(&Time { from: None, to });
-        let ended = || all.iter().rev().filter(|past| to.is_none_or(|to| past.end <= to));
-        let mut known = 0;
-        let is_enough = |past: &&PastWindow| {
-            known += past.windows;
-            known >= windows
-        };
-        let first = ended().find(is_enough).or(ended().next_back())?;
-        Some(Time { from: Some(first.start), to: Some(ended().next()?.end) })
+        around(all.iter().rev().filter(|past| to.is_none_or(|to| past.end <= to)), windows)
     }
 
     /// The time of the first windows that began at `from` or later, at least as many as this; `None` if there are none.
     pub fn first(&self, windows: u64, from: Option<Timestamp>) -> Option<Time> {
         let all = self.index(&Time { from, to: None });
-        let begun = || all.iter().filter(|past| from.is_none_or(|from| from <= past.start));
-        let mut known = 0;
-        let is_enough = |past: &&PastWindow| {
-            known += past.windows;
-            known >= windows
-        };
-        let last = begun().find(is_enough).or(begun().next_back())?;
-        Some(Time { from: Some(begun().next()?.start), to: Some(last.end) })
+        around(all.iter().filter(|past| from.is_none_or(|from| from <= past.start)), windows)
     }
 
     /// The union of all windows that touch this time; `None` if there are none.
@@ -231,9 +219,10 @@ impl Windows {
         });
         let windows = numbered.map(|(_, past)| past).filter(|past| past.windows == 1).count() as u64;
         let mut all = None;
-        let mut known = Vec::new();
+        let (mut known, mut fired) = (Vec::new(), Vec::new());
         self.walk(cut, time, |kept| {
-            known.extend(kept.iter().map(|kept| Gap { start: kept.past.start, end: kept.past.end }));
+            known.extend(kept.iter().flat_map(|kept| known_times(&kept.past, &kept.union)));
+            fired.extend(kept.iter().flat_map(|kept| kept.past.alerts.clone()));
             let mut kept = kept.into_iter().peekable();
             while kept.peek().is_some() {
                 let mut batch: Vec<Kept> = kept.by_ref().take(BATCH).collect();
@@ -246,6 +235,9 @@ impl Windows {
         let mut union = all?.union;
         let end = self.newest().into_iter().chain(time.to).min().unwrap_or(Timestamp::MAX);
         union.missing = gaps(known, time.from.or(self.oldest()), end);
+        fired.sort_unstable();
+        fired.dedup();
+        union.fired = fired;
         Some(union)
     }
 
@@ -333,7 +325,9 @@ pub fn of_report(report: &Report) -> Kept {
     let mut union = Union::one(report);
     let tables = union.views.iter().flat_map(|view| &view.tables).flatten().count();
     union.trim(if tables > TABLES_MANY { ROWS / 3 } else { ROWS }, INTERFACES_MAX);
-    union.window.seconds = rounded(union.window.seconds);
+    union.window.seconds = union.window.seconds.seconds().map(rounded).map_or_else(Length::default, Length::new);
+    // Its totals have them.
+    union.fired = Vec::new();
     union.interfaces.iter_mut().for_each(shorten);
     while serde_json::to_vec(&union).is_ok_and(|text| text.len() > WINDOW_MAX)
         && let Some(view) = union.views.pop()
@@ -367,10 +361,39 @@ fn joined(before: Option<Kept>, next: Vec<Kept>) -> Option<Kept> {
     for next in &pasts[1..] {
         past.add(next);
     }
+    let known = iter::zip(&pasts, &unions).flat_map(|(past, union)| known_times(past, union)).collect();
     let mut union = Union::join(&unions)?;
+    union.missing = gaps(known, Some(past.start), past.end);
     let rows = ROWS_OF_ALL_LISTS / union.lists().max(1);
     union.trim(rows.clamp(ROWS, ROWS_OF_ANSWER), INTERFACES_MAX);
     Some(Kept { past, union })
+}
+
+/// The time from the earliest start to the latest end of the first of these windows, at least as many as this. `None`
+/// if there are none.
+fn around<'p>(pasts: impl Iterator<Item = &'p PastWindow>, windows: u64) -> Option<Time> {
+    let (mut times, mut known): (Option<(Timestamp, Timestamp)>, u64) = (None, 0);
+    for PastWindow { start, end, windows: more, .. } in pasts {
+        // If the clock was set back, later windows have earlier times.
+        times = Some(times.map_or((*start, *end), |(first, last)| (first.min(*start), last.max(*end))));
+        known += more;
+        if known >= windows {
+            break;
+        }
+    }
+    times.map(|(from, to)| Time { from: Some(from), to: Some(to) })
+}
+
+/// The times of a window, or of several together: all of it but what is missing between them.
+fn known_times(past: &PastWindow, union: &Union) -> Vec<Gap> {
+    let mut start = past.start;
+    let mut known = Vec::new();
+    for gap in &union.missing {
+        known.push(Gap { start, end: gap.start });
+        start = gap.end;
+    }
+    known.push(Gap { start, end: past.end });
+    known
 }
 
 /// The times between `from` and `to` that have no window.

@@ -1,6 +1,7 @@
 //! Which clients are being served, and which of them weir waits for.
 
 use std::{
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -14,6 +15,8 @@ use weir_system::clock;
 /// The slot of one client, with the time since when weir has been waiting for it.
 #[derive(Debug)]
 pub struct ClientSlot {
+    /// Its address.
+    address: IpAddr,
     /// When its connection or its last request began, in milliseconds of the monotonic clock.
     since_ms: AtomicU64,
     /// How many tasks work for it. While there are any, weir does not wait for the client.
@@ -26,8 +29,13 @@ pub struct Busy(Arc<ClientSlot>);
 
 impl ClientSlot {
     /// A slot for a client that connects now.
-    pub(super) fn new(now: Duration) -> Self {
-        Self { since_ms: AtomicU64::new(millis(now)), working: AtomicUsize::new(0) }
+    pub(super) fn new(address: IpAddr, now: Duration) -> Self {
+        Self { address, since_ms: AtomicU64::new(millis(now)), working: AtomicUsize::new(0) }
+    }
+
+    /// The client's address, or that of a proxy before it.
+    pub const fn address(&self) -> IpAddr {
+        self.address
     }
 
     /// Marks that weir works for the client, until the guard is dropped.
@@ -104,7 +112,11 @@ impl ClientSlots {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     const fn at(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -112,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_clients_time_runs_while_weir_waits_for_it() {
-        let slot = Arc::new(ClientSlot::new(at(1_000)));
+        let slot = Arc::new(ClientSlot::new(HERE, at(1_000)));
         assert_eq!(slot.left(at(300), at(1_100)), at(200));
         assert_eq!(slot.left(at(300), at(1_300)), at(0));
         let busy = slot.busy();
@@ -126,7 +138,7 @@ mod tests {
     async fn the_one_that_has_waited_longest_goes() {
         let mut slots = ClientSlots::new(2);
         let sit = |slots: &mut ClientSlots, since| {
-            let slot = Arc::new(ClientSlot::new(at(since)));
+            let slot = Arc::new(ClientSlot::new(HERE, at(since)));
             let task = tokio::spawn(std::future::pending::<()>());
             slots.take(slot.clone(), task.abort_handle());
             (slot, task)

@@ -147,11 +147,11 @@ async fn accept(listener: TcpListener, router: Router, limits: Limits, mut endin
             accepted = listener.accept() => accepted,
             _ = ending.changed() => break,
         };
-        let Some((stream, _)) = taking.note(accepted) else {
+        let Some((stream, peer)) = taking.note(accepted) else {
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let slot = Arc::new(ClientSlot::new(clock::now().monotonic));
+        let slot = Arc::new(ClientSlot::new(peer.ip(), clock::now().monotonic));
         if !slots.free_one() {
             // weir waits for none of its clients, because all are being served. This one may try again.
             continue;
@@ -200,11 +200,20 @@ async fn serve(
     }
 }
 
-/// Makes sure that each request names one host. A request with two `Host` headers is refused. A host in the request
-/// line replaces the header (RFC 9112 sections 3.2 and 3.2.2), so that handlers only have to read the header.
+/// Makes sure that each request names one host. A request with two `Host` headers, or with one that is no host, is
+/// refused. A host in the request line replaces the header (RFC 9112 sections 3.2 and 3.2.2), so that handlers only
+/// have to read the header.
 async fn with_one_host(mut request: Request, next: Next) -> Response {
+    let refuse = |why: &'static str| (StatusCode::BAD_REQUEST, why).into_response();
+    let is_host = |host: &HeaderValue| host.to_str().is_ok_and(host::is_valid);
     if request.headers().get_all(HOST).iter().count() > 1 {
-        return (StatusCode::BAD_REQUEST, "the request has more than one header `Host`\n").into_response();
+        return refuse("the request has more than one header `Host`\n");
+    }
+    if !request.headers().get_all(HOST).iter().all(is_host) {
+        return refuse("the header `Host` is not a name or an address, with or without a port\n");
+    }
+    if request.uri().authority().is_some_and(|authority| !host::is_valid(authority.as_str())) {
+        return refuse("the host in the request line is not a name or an address, with or without a port\n");
     }
     let named = request.uri().host().and_then(|host| HeaderValue::try_from(host).ok());
     if let Some(host) = named {
@@ -309,8 +318,15 @@ mod tests {
         assert!(host("/host", "Host: localhost:1\r\n").ends_with("\r\n\r\nlocalhost:1"));
         let two = host("/host", "Host: localhost\r\nX: y\r\nhost: evil.example\r\n");
         assert!(two.starts_with("HTTP/1.1 400") && two.contains("more than one header `Host`"), "{two}");
-        let absolute = host("http://localhost:80@evil.example:9469/host", "Host: localhost\r\n");
+        let absolute = host("http://evil.example:9469/host", "Host: localhost\r\n");
         assert!(absolute.ends_with("\r\n\r\nevil.example"), "the request line counts: {absolute}");
+        for refused in [
+            host("/host", "Host: localhost:80@evil.example\r\n"),
+            host("/host", "Host: user@localhost\r\n"),
+            host("http://localhost:80@evil.example:9469/host", "Host: localhost\r\n"),
+        ] {
+            assert!(refused.starts_with("HTTP/1.1 400") && refused.contains("not a name or an address"), "{refused}");
+        }
     }
 
     #[test]

@@ -162,7 +162,8 @@ mod tests {
     #[test]
     fn a_new_secret_takes_over_with_the_first_window_of_its_day() {
         let path = std::env::temp_dir().join(format!("weir-turn-{}", std::process::id()));
-        let [old, new] = [SECRET, Key([7, 8])].map(|Key([high, low])| format!("{high:016x}{low:016x}"));
+        let (old_key, new_key) = (Key([0x8f3c_1a7b_e02d_4965, 7]), Key([0x2b90_ee4d_7713_fa06, 8]));
+        let [old, new] = [old_key, new_key].map(|Key([high, low])| format!("{high:016x}{low:016x}"));
         std::fs::write(&path, format!("{old}\n2026-11-21 {new}\n")).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let secret = weir_config::HashKey::File(path.clone()).secret();
@@ -176,7 +177,7 @@ mod tests {
             [first, keys.id()]
         };
         let [before, after] = ids(secret.clone());
-        assert_eq!([before, after], [ids(SECRET.into())[0], ids(Key([7, 8]).into())[1]]);
+        assert_eq!([before, after], [ids(old_key.into())[0], ids(new_key.into())[1]]);
         let day = at("2026-11-21T00:00:00Z").as_second() / DAY_SECONDS;
         assert_eq!([before, after], [day - 1, day].map(|day| id_of_day(&secret, day)));
     }

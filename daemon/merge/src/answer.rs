@@ -1,8 +1,11 @@
 //! What a merge comes to, and its JSON.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 use serde::Serialize;
 use weir_common::ledger::Tally;
+use weir_report::Fact;
 
 /// The schema that [`Answer`] serialises to.
 pub const SCHEMA: &str = "weir.merge/1";
@@ -45,6 +48,16 @@ pub struct WindowAnswer {
     pub lost: Sums,
     /// Of that, what sampling left out.
     pub sampled_out: Sums,
+    /// Of that, what is in no list, by reason.
+    pub not_in_lists: BTreeMap<String, Sums>,
+    /// Routers and their interfaces that were not measured in a report, with the reason. At most 64 are named.
+    pub not_measured: BTreeSet<String>,
+    /// How reliable the numbers are.
+    pub trust: Vec<Fact>,
+    /// Of that, packets whose exact number or length is not certain: `totals` has their lower bounds. Absent if there
+    /// were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncertain: Option<UncertainAnswer>,
     /// Distinct counts. A value that several routers saw counts once.
     pub distinct: Vec<DistinctAnswer>,
     /// The largest keys. A packet that passed two routers counts at both.
@@ -62,6 +75,12 @@ pub struct Sums {
     pub bytes: u64,
 }
 
+impl From<weir_report::Tally> for Sums {
+    fn from(weir_report::Tally { packets, bytes }: weir_report::Tally) -> Self {
+        Self { packets, bytes }
+    }
+}
+
 impl From<Tally> for Sums {
     fn from(Tally { packets, bytes }: Tally) -> Self {
         Self { packets, bytes }
@@ -77,11 +96,26 @@ pub struct Bounded {
     pub upper: u64,
 }
 
+/// Packets and bytes between bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct UncertainAnswer {
+    /// Packets.
+    pub packets: Bounded,
+    /// Bytes.
+    pub bytes: Bounded,
+}
+
 /// A distinct count.
 #[derive(Debug, Serialize)]
 pub struct DistinctAnswer {
     /// What is counted.
     pub name: String,
+    /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// number.
+    pub is_usual: bool,
     /// The likeliest number.
     pub value: u64,
     /// The truth is at least this.
@@ -104,11 +138,27 @@ pub struct DistinctAnswer {
     pub lg_k: u32,
 }
 
+impl DistinctAnswer {
+    /// The same count, of which at least this many values are known.
+    #[must_use]
+    pub fn at_least(self, proven: u64) -> Self {
+        let lower = self.lower.max(proven);
+        let value = self.value.max(lower);
+        Self { value, lower, upper: self.upper.max(value), ..self }
+    }
+}
+
 /// The largest keys of a list.
 #[derive(Debug, Serialize)]
 pub struct ListAnswer {
     /// The list's name.
     pub name: String,
+    /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// number.
+    pub is_usual: bool,
     /// The fields of a key.
     pub by: Vec<String>,
     /// The probability that all bounds hold.
@@ -141,6 +191,12 @@ pub struct RowAnswer {
 pub struct SpreadAnswer {
     /// The list's name.
     pub name: String,
+    /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// number.
+    pub is_usual: bool,
     /// The fields of a key.
     pub by: Vec<String>,
     /// The probability that all bounds hold.
@@ -181,12 +237,16 @@ pub enum What {
     SpansWindows,
     /// Sketches with another key than most of that day.
     ForeignKey,
+    /// Lists and counts that ask another question under the same name than most routers.
+    OtherQuestion,
     /// Distinct counts with another number of registers.
     OtherLgK,
     /// Lists or spread sketches with another geometry.
     OtherGeometry,
     /// Sketches that could not be read.
     BrokenSketch,
+    /// Reports or sketches for which there is no room.
+    LeftOut,
     /// Lines that are no report.
     Unreadable,
 }
@@ -201,9 +261,11 @@ impl What {
             Self::Late => "late",
             Self::SpansWindows => "spans two windows",
             Self::ForeignKey => "foreign key",
+            Self::OtherQuestion => "other question",
             Self::OtherLgK => "other lg_k",
             Self::OtherGeometry => "other geometry",
             Self::BrokenSketch => "broken sketch",
+            Self::LeftOut => "left out",
             Self::Unreadable => "unreadable",
         }
     }
@@ -218,7 +280,7 @@ pub struct Defect {
     pub observer: String,
     /// Its name.
     pub name: String,
-    /// How many reports.
+    /// How many reports. For another question: in how many windows.
     pub reports: u64,
     /// Which ones, or why.
     pub detail: String,

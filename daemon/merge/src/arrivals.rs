@@ -1,12 +1,9 @@
 //! Which reports arrived, and which did not: duplicates, gaps, tombstones, and reports that are late.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    mem,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
-use weir_report::Reason;
+use weir_report::arrivals::{Arrival, Arrivals as Known, RUNS_MAX, SILENT_RUNS_MAX, Sent, Status};
 
 use crate::{
     answer::{Defect, What},
@@ -16,10 +13,11 @@ use crate::{
 /// The most ranges of missing reports that are named for an observer.
 const RANGES_SHOWN: usize = 5;
 
-/// Of the runs of an observer, so many are known one by one after [`Arrivals::settle`].
-const RUNS_MAX: usize = 16;
-/// So many ranges of reports and so many tombstones of a run are known one by one then.
-const RANGES_MAX: usize = 64;
+/// The most ranges of reports and tombstones of all observers that are known one by one after [`Arrivals::settle`]:
+/// some 100 MB.
+const PIECES_MAX: usize = 1 << 20;
+/// The most of one observer, and the least that each may have.
+const PIECES_OF_ONE: std::ops::RangeInclusive<usize> = 64..=4_096;
 
 /// The reports of all observers.
 #[derive(Debug, Default)]
@@ -40,72 +38,12 @@ impl Labels {
 #[derive(Debug, Default)]
 struct Observer {
     name: String,
-    runs: BTreeMap<String, Run>,
+    known: Known<Timestamp>,
     duplicates: u64,
     late: u64,
-    /// What is missing of the reports that are no longer known one by one.
-    settled: Missing,
-    /// When its first window began.
-    earliest: Option<Timestamp>,
+    forgotten: u64,
     /// When its latest window began, and the run of that.
     latest: Option<(Timestamp, String)>,
-}
-
-/// Reports that are missing.
-#[derive(Debug, Default)]
-struct Missing {
-    /// Without an explanation.
-    unexplained: u64,
-    explained: BTreeMap<Reason, u64>,
-}
-
-/// The reports of one run of a daemon.
-#[derive(Debug, Default)]
-struct Run {
-    arrived: Numbers,
-    /// A later run names the last report of this one.
-    until: u64,
-    /// When the window of the report that names it began.
-    named_at: Option<Timestamp>,
-    tombstones: Vec<(u64, u64, Reason)>,
-    /// The reports before this one are no longer known one by one.
-    settled: u64,
-    /// When its latest window began.
-    latest: Option<Timestamp>,
-}
-
-/// Numbers, as ranges: first and last.
-#[derive(Debug, Default)]
-struct Numbers(BTreeMap<u64, u64>);
-
-impl Numbers {
-    /// Adds a number. Returns whether it is new.
-    fn insert(&mut self, number: u64) -> bool {
-        let before = self.0.range(..=number).next_back().map(|(first, last)| (*first, *last));
-        if before.is_some_and(|(_, last)| number <= last) {
-            return false;
-        }
-        let first = match before {
-            Some((first, last)) if last + 1 == number => first,
-            _ => number,
-        };
-        let last = number.checked_add(1).and_then(|next| self.0.remove(&next)).unwrap_or(number);
-        self.0.insert(first, last);
-        true
-    }
-
-    /// The ranges of other numbers, from `from` to `until`.
-    fn gaps(&self, from: u64, until: u64) -> Vec<(u64, u64)> {
-        let mut gaps = Vec::new();
-        // The first number that was not looked at; `None` after the largest one.
-        let mut next = Some(from);
-        for (first, last) in &self.0 {
-            gaps.extend(next.filter(|next| next < first).map(|next| (next, *first - 1)));
-            next = last.checked_add(1).and_then(|after| next.map(|next| next.max(after)));
-        }
-        gaps.extend(next.filter(|next| *next <= until).map(|next| (next, until)));
-        gaps
-    }
 }
 
 impl Arrivals {
@@ -113,26 +51,31 @@ impl Arrivals {
     pub fn add(&mut self, report: &Report) -> bool {
         let observer = self.0.entry(report.sender.id.clone()).or_default();
         observer.name.clone_from(&report.sender.name);
-        let run = observer.runs.entry(report.sender.boot_id.clone()).or_default();
-        if report.sender.seq < run.settled {
-            observer.late += 1;
-            return false;
+        let sent = Sent {
+            observer: &report.sender.id,
+            boot_id: &report.sender.boot_id,
+            seq: report.sender.seq,
+            previous: report.previous.as_deref(),
+            start: report.start,
+        };
+        let is_after = observer.known.highest(sent.boot_id).is_some_and(|highest| sent.seq < highest);
+        match observer.known.report(sent) {
+            Arrival::New => {}
+            Arrival::Again => {
+                observer.duplicates += 1;
+                return false;
+            }
+            Arrival::Forgotten => {
+                observer.forgotten += 1;
+                return false;
+            }
         }
-        // Within a run by number, because the clock may have been set back.
-        let is_after = run.arrived.0.last_key_value().is_some_and(|(_, last)| report.sender.seq < *last);
-        run.latest = run.latest.max(Some(report.start));
-        if !run.arrived.insert(report.sender.seq) {
-            observer.duplicates += 1;
-            return false;
+        // To forget many runs at once takes long.
+        if observer.known.runs() > 2 * RUNS_MAX + SILENT_RUNS_MAX {
+            observer.known.settle(*PIECES_OF_ONE.end());
         }
-        if let Some((boot_id, seq)) = &report.previous {
-            // The reports of that run may be in a later file.
-            let run = observer.runs.entry(boot_id.clone()).or_default();
-            run.until = run.until.max(*seq);
-            run.named_at = run.named_at.max(Some(report.start));
-        }
-        observer.earliest = Some(observer.earliest.map_or(report.start, |earliest| earliest.min(report.start)));
         let latest = (report.start, report.sender.boot_id.clone());
+        // Within a run by number, because the clock may have been set back.
         let of_earlier_run = |(start, run): &(Timestamp, String)| latest.0 < *start && latest.1 != *run;
         observer.late += u64::from(is_after || observer.latest.as_ref().is_some_and(of_earlier_run));
         observer.latest = observer.latest.take().max(Some(latest));
@@ -140,19 +83,24 @@ impl Arrivals {
     }
 
     /// A tombstone came.
-    pub fn add_tombstone(&mut self, tombstone: Tombstone) {
+    pub fn add_tombstone(&mut self, tombstone: &Tombstone) {
         let Tombstone { sender, first, last, reason } = tombstone;
-        let observer = self.0.entry(sender.id).or_default();
-        let run = observer.runs.entry(sender.boot_id).or_default();
-        if last >= run.settled && !run.tombstones.contains(&(first, last, reason)) {
-            run.tombstones.push((first, last, reason));
+        let observer = self.0.entry(sender.id.clone()).or_default();
+        if !observer.known.tombstone(&sender.boot_id, *first, *last, reason.name()) {
+            observer.forgotten += 1;
         }
+    }
+
+    /// Whether this observer is known, or there is room for one of so many.
+    pub fn has_room(&self, id: &str, most: usize) -> bool {
+        self.0.len() < most || self.0.contains_key(id)
     }
 
     /// Forgets the oldest runs and reports one by one, so that the memory is bounded. What is missing of them stays
     /// missing, also if it comes later.
     pub fn settle(&mut self) {
-        self.0.values_mut().for_each(Observer::settle);
+        let room = (PIECES_MAX / self.0.len().max(1)).clamp(*PIECES_OF_ONE.start(), *PIECES_OF_ONE.end());
+        self.0.values_mut().for_each(|observer| observer.known.settle(room));
     }
 
     /// What each observer is called: its name, with its identity if another observer has the same name.
@@ -175,129 +123,49 @@ impl Arrivals {
 
     /// What did not arrive as it was sent.
     pub fn defects(&self, labels: &Labels) -> Vec<Defect> {
+        self.0.iter().flat_map(|(id, observer)| observer.defects(id, labels)).collect()
+    }
+}
+
+impl Observer {
+    fn defects(&self, id: &str, labels: &Labels) -> Vec<Defect> {
+        let defect =
+            |what, reports, detail| Defect { what, observer: id.to_owned(), name: labels.of(id), reports, detail };
+        let (settled, gaps) = (self.known.settled(), self.known.gaps());
+        let mut missing = settled.clone();
+        gaps.iter().for_each(|gap| missing.add(gap));
         let mut all = Vec::new();
-        for (id, observer) in &self.0 {
-            let defect =
-                |what, reports, detail| Defect { what, observer: id.clone(), name: labels.of(id), reports, detail };
-            let (mut missing, mut ranges) = (observer.settled.unexplained, Vec::new());
-            let mut explained = observer.settled.explained.clone();
-            for (boot_id, run) in &observer.runs {
-                for (first, last) in run.missing(observer.earliest, &mut explained) {
-                    missing = missing.saturating_add(count(first, last));
-                    ranges.push(format!("{boot_id}/{first}-{last}"));
-                }
-            }
-            if missing > 0 {
-                let more = ranges.len().saturating_sub(RANGES_SHOWN);
-                ranges.truncate(RANGES_SHOWN);
-                ranges.extend((more > 0).then(|| format!("and {more} more ranges")));
-                ranges.extend((observer.settled.unexplained > 0).then(|| "and earlier ones".to_owned()));
-                all.push(defect(What::Gap, missing, ranges.join(", ")));
-            }
-            for (reason, reports) in explained {
-                all.push(defect(What::Tombstone, reports, reason.name().to_owned()));
-            }
-            if observer.duplicates > 0 {
-                all.push(defect(What::Duplicate, observer.duplicates, "counted once".to_owned()));
-            }
-            if observer.late > 0 {
-                all.push(defect(What::Late, observer.late, "counted where they belong".to_owned()));
-            }
+        if missing.unexplained > 0 {
+            let unexplained = gaps.iter().filter(|gap| gap.status == Status::Unexplained);
+            let more = unexplained.clone().count().saturating_sub(RANGES_SHOWN);
+            let shown = unexplained.take(RANGES_SHOWN);
+            let mut ranges: Vec<String> =
+                shown.map(|gap| format!("{}/{}-{}", gap.boot_id, gap.first, gap.last)).collect();
+            ranges.extend((more > 0).then(|| format!("and {more} more ranges")));
+            ranges.extend((settled.unexplained > 0).then(|| "and earlier ones".to_owned()));
+            all.push(defect(What::Gap, missing.unexplained, ranges.join(", ")));
+        }
+        for (reason, reports) in missing.dropped {
+            all.push(defect(What::Tombstone, reports, reason));
+        }
+        if self.duplicates > 0 {
+            all.push(defect(What::Duplicate, self.duplicates, "counted once".to_owned()));
+        }
+        if self.late > 0 {
+            all.push(defect(What::Late, self.late, "counted where they belong".to_owned()));
+        }
+        if self.forgotten > 0 {
+            let detail = "came when reports of their time were no longer known one by one: not counted";
+            all.push(defect(What::LeftOut, self.forgotten, detail.to_owned()));
         }
         all
     }
 }
 
-impl Observer {
-    fn settle(&mut self) {
-        let Self { runs, settled, earliest, .. } = self;
-        while runs.len() > RUNS_MAX {
-            let age = |(_, run): &(&String, &Run)| run.latest.max(run.named_at);
-            let Some(oldest) = runs.iter().min_by_key(age).map(|(boot_id, _)| boot_id.clone()) else { return };
-            if let Some(mut run) = runs.remove(&oldest) {
-                run.settle(u64::MAX, *earliest, settled);
-            }
-        }
-        for run in runs.values_mut() {
-            let firsts: Vec<u64> = run.arrived.0.keys().copied().collect();
-            let mut of_tombstones: Vec<u64> = run.tombstones.iter().map(|(first, ..)| *first).collect();
-            of_tombstones.sort_unstable();
-            let many = [firsts, of_tombstones].into_iter().filter(|firsts| firsts.len() > RANGES_MAX);
-            let below = many.map(|firsts| firsts[firsts.len() - RANGES_MAX / 2]).max();
-            if let Some(below) = below.filter(|below| *below > run.settled) {
-                run.settle(below, *earliest, settled);
-            }
-        }
-    }
-}
-
-impl Run {
-    /// Adds up what is missing before this number, and forgets it.
-    fn settle(&mut self, below: u64, earliest: Option<Timestamp>, settled: &mut Missing) {
-        let after = self.arrived.0.split_off(&below);
-        let arrived = Numbers(mem::replace(&mut self.arrived.0, after));
-        let (until, named_at, tombstones) = (self.until, self.named_at, self.tombstones.clone());
-        let mut before = Self { arrived, until, named_at, tombstones, ..Self::default() };
-        if below < u64::MAX {
-            before.tombstones.retain(|(first, ..)| *first < below);
-            before.tombstones.iter_mut().for_each(|(_, last, _)| *last = (*last).min(below - 1));
-            before.until = below - 1;
-        }
-        for (first, last) in before.missing(earliest, &mut settled.explained) {
-            settled.unexplained = settled.unexplained.saturating_add(count(first, last));
-        }
-        if let (Some(known), Some(last)) = (before.first(), below.checked_sub(1)) {
-            // A number that is adjacent to the next range belongs to it.
-            let last = self.arrived.0.remove(&below).unwrap_or(last);
-            self.arrived.0.insert(known, last);
-        }
-        self.tombstones.retain(|(_, last, _)| *last >= below);
-        self.settled = below;
-    }
-
-    /// The first of its reports that is known.
-    fn first(&self) -> Option<u64> {
-        let tombstones = self.tombstones.iter().map(|(first, ..)| *first);
-        self.arrived.0.keys().next().copied().into_iter().chain(tombstones).min()
-    }
-
-    /// The ranges that are missing without an explanation. Those with one are added to `explained`.
-    ///
-    /// `earliest` is the start of the first window of this observer.
-    fn missing(&self, earliest: Option<Timestamp>, explained: &mut BTreeMap<Reason, u64>) -> Vec<(u64, u64)> {
-        let last = self.tombstones.iter().map(|(_, last, _)| *last).max().unwrap_or(0);
-        let known = self.first();
-        // If nothing of a run between two others came, only its last report is known. A run before all others may be in
-        // files that are not merged now.
-        let is_between = self.named_at.zip(earliest).is_some_and(|(named_at, earliest)| earliest < named_at);
-        let Some(first) = known.or_else(|| is_between.then_some(self.until)) else { return Vec::new() };
-        let mut rest = self.arrived.gaps(first, self.until.max(last));
-        for (first, last, reason) in &self.tombstones {
-            let mut outside = Vec::new();
-            for (from, to) in rest {
-                let (inner, until) = (from.max(*first), to.min(*last));
-                if inner > until {
-                    outside.push((from, to));
-                    continue;
-                }
-                let sum = explained.entry(*reason).or_default();
-                *sum = sum.saturating_add(count(inner, until));
-                outside.extend((from < inner).then(|| (from, inner - 1)));
-                outside.extend((until < to).then(|| (until + 1, to)));
-            }
-            rest = outside;
-        }
-        rest
-    }
-}
-
-/// How many numbers a range has.
-const fn count(first: u64, last: u64) -> u64 {
-    (last - first).saturating_add(1)
-}
-
 #[cfg(test)]
 mod tests {
+    use weir_report::Reason;
+
     use super::*;
     use crate::line::Sender;
 
@@ -309,14 +177,18 @@ mod tests {
         let at = |second| Timestamp::from_second(1_700_000_000 + second).unwrap();
         Report {
             sender: sender(boot_id, seq),
-            previous: previous.map(|(boot_id, seq)| (boot_id.to_owned(), seq)),
+            previous: previous.map(|(boot_id, seq)| format!("7f/{boot_id}/{seq}")),
             start: at(10 * seq as i64),
             end: at(10 * seq as i64 + 10),
             seen: Default::default(),
-            lost: Default::default(),
-            sampled_out: Default::default(),
+            account: Default::default(),
+            uncertain: None,
             sketches: None,
         }
+    }
+
+    fn tombstone(boot_id: &str, first: u64, last: u64) -> Tombstone {
+        Tombstone { sender: sender(boot_id, 0), first, last, reason: Reason::SpoolFull }
     }
 
     fn shown(arrivals: &Arrivals) -> Vec<(What, u64, String)> {
@@ -335,7 +207,7 @@ mod tests {
         // The next run says that there were two more.
         assert!(arrivals.add(&report("c", 23, Some(("b", 22)))));
         assert!(arrivals.add(&report("c", 24, Some(("c", 23)))));
-        arrivals.add_tombstone(Tombstone { sender: sender("b", 0), first: 9, last: 13, reason: Reason::SpoolFull });
+        arrivals.add_tombstone(&tombstone("b", 9, 13));
         assert_eq!(
             shown(&arrivals),
             [
@@ -361,51 +233,59 @@ mod tests {
         let mut alone = Arrivals::default();
         alone.add(&reports[1]);
         assert_eq!(shown(&alone), [], "the run before is in no file");
-        alone.add_tombstone(Tombstone { sender: sender("c", 0), first: 2, last: 3, reason: Reason::SpoolFull });
+        alone.add_tombstone(&tombstone("c", 2, 3));
         assert_eq!(shown(&alone), [(What::Tombstone, 2, "spool_full".to_owned())], "before the first that came");
-        alone.add(&report("e", 9, Some(("d", 7))));
-        let between = (What::Gap, 1, "d/7-7".to_owned());
+        alone.add(&report("e", 8, Some(("d", 7))));
+        let between = (What::Gap, 3, "d/5-7".to_owned());
         assert_eq!(shown(&alone)[0], between, "nothing came of a run between two others");
     }
 
     #[test]
-    fn what_is_missing_stays_missing_when_it_is_no_longer_known_one_by_one() {
-        let (mut exact, mut settled) = (Arrivals::default(), Arrivals::default());
-        let mut previous = None;
-        for nth in 0..20_000_u64 {
-            // A run of 500 reports, of which every third one is missing, and some of these with a tombstone.
-            let boot_id = format!("run-{}", nth / 500);
-            let report =
-                report(&boot_id, nth, previous.as_ref().map(|(boot_id, seq): &(String, u64)| (&**boot_id, *seq)));
-            previous = Some((boot_id.clone(), nth));
-            for arrivals in [&mut exact, &mut settled] {
-                match nth % 6 {
-                    2 => {}
-                    5 => arrivals.add_tombstone(Tombstone {
-                        sender: sender(&boot_id, 0),
-                        first: nth,
-                        last: nth,
-                        reason: Reason::SpoolFull,
-                    }),
-                    _ => assert!(arrivals.add(&report)),
-                }
-            }
-            if nth % 100 == 0 {
-                settled.settle();
-            }
+    fn reports_that_are_missing_at_the_start_of_a_run_are_named() {
+        let came = |reports: &[Report], tombstones: &[Tombstone]| {
+            let mut arrivals = Arrivals::default();
+            reports.iter().for_each(|report| _ = arrivals.add(report));
+            tombstones.iter().for_each(|tombstone| arrivals.add_tombstone(tombstone));
+            shown(&arrivals)
+        };
+        let of_a = || (1..=5).map(|seq| report("a", seq, (seq > 1).then(|| ("a", seq - 1))));
+        let of_b = [report("b", 9, Some(("b", 8))), report("b", 10, Some(("b", 9)))];
+        let both: Vec<Report> = of_a().chain(of_b).collect();
+        assert_eq!(came(&both, &[]), [(What::Gap, 3, "b/6-8".to_owned())]);
+        let dropped = (What::Tombstone, 2, "spool_full".to_owned());
+        assert_eq!(came(&both, &[tombstone("b", 6, 7)]), [(What::Gap, 1, "b/8-8".to_owned()), dropped.clone()]);
+        assert_eq!(came(&both, &[tombstone("x", 6, 7)]), [(What::Gap, 1, "b/8-8".to_owned()), dropped]);
+        // Nothing came of a run.
+        let without_b: Vec<Report> = of_a().chain([report("c", 9, Some(("b", 8)))]).collect();
+        assert_eq!(came(&without_b, &[]), [(What::Gap, 3, "b/6-8".to_owned())]);
+    }
+
+    #[test]
+    fn only_so_many_runs_are_known_and_what_is_missing_between_them_stays_missing() {
+        let mut arrivals = Arrivals::default();
+        for run in 0..1_000 {
+            // Of each run, the second report comes, and the first one does not.
+            let (boot_id, seq) = (format!("{run:04}"), 2 * run + 2);
+            assert!(arrivals.add(&report(&boot_id, seq, Some((&boot_id, seq - 1)))));
         }
-        settled.settle();
-        let sums =
-            |arrivals: &Arrivals| shown(arrivals).into_iter().map(|(what, sum, _)| (what, sum)).collect::<Vec<_>>();
-        // Nobody knows whether the first reports of a run are missing.
-        assert_eq!(sums(&exact), [(What::Gap, 3_320), (What::Tombstone, 3_333)]);
-        assert_eq!(sums(&settled), sums(&exact));
-        assert!(shown(&settled)[0].2.ends_with("and earlier ones"), "{:?}", shown(&settled));
-        let runs = &settled.0["7f"].runs;
-        assert!(runs.len() <= RUNS_MAX);
-        assert!(runs.values().all(|run| run.arrived.0.len() <= RANGES_MAX && run.tombstones.len() <= RANGES_MAX));
-        assert!(!settled.add(&report("run-39", 19_502, None)), "it is too late");
-        assert_eq!(sums(&settled).last(), Some(&(What::Late, 1)));
+        assert!(arrivals.0["7f"].known.runs() <= 2 * RUNS_MAX + SILENT_RUNS_MAX);
+        assert_eq!(
+            shown(&arrivals).iter().map(|(what, reports, _)| (*what, *reports)).collect::<Vec<_>>(),
+            [(What::Gap, 999)]
+        );
+    }
+
+    #[test]
+    fn a_report_that_comes_when_those_of_its_time_are_forgotten_is_named() {
+        let mut arrivals = Arrivals::default();
+        let numbers = (0..2 * *PIECES_OF_ONE.end() as u64).map(|nth| 2 * nth);
+        numbers.for_each(|seq| _ = arrivals.add(&report("b", seq, None)));
+        arrivals.settle();
+        assert!(!arrivals.add(&report("b", 3, None)));
+        let last = shown(&arrivals).pop().unwrap();
+        assert_eq!((last.0, last.1), (What::LeftOut, 1));
+        let missing = 2 * *PIECES_OF_ONE.end() as u64 - 1;
+        assert_eq!((shown(&arrivals)[0].0, shown(&arrivals)[0].1), (What::Gap, missing), "it stays missing");
     }
 
     #[test]
@@ -419,16 +299,5 @@ mod tests {
             arrivals.add(&named(id, name));
         }
         assert_eq!(["1", "2", "3"].map(|id| arrivals.labels().of(id)), ["edge (1)", "edge (2)", "core"]);
-    }
-
-    #[test]
-    fn numbers_are_ranges() {
-        let mut numbers = Numbers::default();
-        for number in [5, 3, 4, 9, 0, u64::MAX, 8] {
-            assert!(numbers.insert(number) && !numbers.insert(number));
-        }
-        assert_eq!(numbers.0, [(0, 0), (3, 5), (8, 9), (u64::MAX, u64::MAX)].into());
-        assert_eq!(numbers.gaps(0, 0), [(1, 2), (6, 7), (10, u64::MAX - 1)]);
-        assert_eq!(Numbers([(3, 4)].into()).gaps(2, 6), [(2, 2), (5, 6)]);
     }
 }

@@ -6,9 +6,9 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Estimate, InterfaceSecond, Row, Tally, late_after, sketches::KeySums};
+use weir_report::{Estimate, Fact, InterfaceSecond, Length, Row, Tally, Verdict, late_after, sketches::KeySums};
 use weir_system::numbers::{self, count, grouped, percent};
-use weir_top::{Fact, Fleet, KeyDetails, Line as Rates, Rate, SECONDS_MAX};
+use weir_top::{Fleet, KeyDetails, Line as Rates, Rate, SECONDS_MAX};
 
 use crate::{
     answer::{Defect, What, WindowAnswer},
@@ -26,8 +26,6 @@ const NOTE: &str = "a packet that passed two routers counts at both: in rates, t
 pub const KEPT: usize = 5;
 /// The most routers.
 const ROUTERS_MAX: usize = 4_096;
-/// After so many lines, what has arrived is forgotten one by one.
-const SETTLED_EACH: u64 = 4_096;
 /// Whether a router is late is judged by the longest of its last reports: the first and the last of a run are short.
 const LATE_OF_LAST: usize = 5;
 /// A router whose clock is wrong by more than this has no report in the windows of the others.
@@ -39,7 +37,6 @@ pub struct Board {
     window: Duration,
     /// By identity.
     routers: BTreeMap<String, Router>,
-    lines: u64,
     /// The longest report, and the router that sent it.
     longest: (Duration, String),
 }
@@ -77,7 +74,7 @@ impl Board {
     /// Nothing yet. Lists have `top` rows.
     pub fn new(window: Duration, top: usize) -> Self {
         let merger = Merger::new(Settings { window: Some(window), by: By::All, top });
-        Self { merger, window, routers: BTreeMap::new(), lines: 0, longest: Default::default() }
+        Self { merger, window, routers: BTreeMap::new(), longest: Default::default() }
     }
 
     /// Adds a line that was read at this time.
@@ -91,7 +88,6 @@ impl Board {
             let why = format!("there are more than {} routers: {name} ({id}) is left out", grouped(ROUTERS_MAX as u64));
             return self.merger.is_unreadable(why);
         }
-        self.lines += 1;
         match line {
             Parsed::Report(report) => self.report(report, now),
             line => {
@@ -103,9 +99,6 @@ impl Board {
             }
         }
         self.merger.keep(KEPT);
-        if self.lines.is_multiple_of(SETTLED_EACH) {
-            self.merger.settle();
-        }
     }
 
     fn has_room(&self, id: &str) -> bool {
@@ -222,7 +215,7 @@ impl Board {
             Some(router.in_words(now))
         };
         let Some(Shown { nth, answer, .. }) = shown else {
-            return KeyDetails { key, rows: Err("no report has come yet".to_owned()), seconds: 0.0 };
+            return KeyDetails { key, rows: Err("no report has come yet".to_owned()), seconds: Length::default() };
         };
         let rows: Vec<Row> = self.merger.ask(nth, &key).into_iter().map(row).collect();
         let rows = match of_router() {
@@ -235,8 +228,8 @@ impl Board {
 }
 
 /// The length of a window.
-fn seconds(answer: &WindowAnswer) -> f64 {
-    answer.end.duration_since(answer.start).as_secs_f64()
+fn seconds(answer: &WindowAnswer) -> Length {
+    Length::new(answer.end.duration_since(answer.start).as_secs_f64())
 }
 
 /// What a list says about a key.
@@ -260,7 +253,7 @@ fn since(time: Timestamp, now: Timestamp) -> String {
 /// The distinct counts of the fleet's key, the usual ones first.
 fn distinct(answer: &WindowAnswer) -> Vec<(String, Estimate)> {
     const FIRST: [&str; 3] = ["unique.src_ip", "unique.dst_ip", "unique.flows"];
-    let ours = answer.distinct.iter().filter(|count| count.is_fleet);
+    let ours = answer.distinct.iter().filter(|count| count.is_fleet && count.is_usual);
     let mut ours: Vec<_> =
         ours.map(|count| (count.name.clone(), estimate(count.value, count.lower, count.upper))).collect();
     ours.sort_by_key(|(name, _)| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
@@ -269,15 +262,14 @@ fn distinct(answer: &WindowAnswer) -> Vec<(String, Estimate)> {
 
 /// How reliable the numbers of a window are, and what is wrong with the reports that were read.
 fn facts(answer: &WindowAnswer, known: usize, defects: &[Defect]) -> Vec<Fact> {
-    let WindowAnswer { routers, reports, totals, lost, sampled_out, lists, .. } = answer;
-    let fact = |text, is_good| Fact { text, is_good };
+    let WindowAnswer { routers, reports, totals, sampled_out, trust, lists, .. } = answer;
+    let fact = |text: String, is_good| Fact::judged(text, is_good);
     let share = |part: u64| part as f64 / totals.packets.max(1) as f64;
     let mut all = vec![
         fact(format!("routers {routers}/{known}"), *routers == known),
-        fact(format!("reports {}", grouped(*reports)), true),
-        fact(format!("kept {}", percent(1.0 - share(lost.packets))), lost.packets == 0),
-        fact(format!("lost {}", count(lost.packets)), lost.packets == 0),
+        Fact::new(format!("reports {}", grouped(*reports)), Verdict::Neutral),
     ];
+    all.extend(trust.iter().cloned());
     if sampled_out.packets > 0 {
         all.push(fact(format!("sampled out {}", percent(share(sampled_out.packets))), false));
     }
@@ -336,7 +328,7 @@ impl Router {
         let last = InterfaceSecond {
             name,
             direction: self.site.clone(),
-            mode: "reports".to_owned(),
+            mode: "others".to_owned(),
             counted: None,
             total: None,
             lost: None,
@@ -351,7 +343,7 @@ impl Router {
         let next = self.recent.iter().skip(1).map(|next| Some(next.start));
         for (report, next) in self.recent.iter().zip(next.chain([None])) {
             let length = report.length();
-            rates.push_back(Some(Rate::of(report.seen, length.as_secs_f64())));
+            rates.push_back(Rate::of(report.seen, Length::new(length.as_secs_f64())));
             let until = next.unwrap_or(if self.is_late(judged) { judged } else { report.end });
             let missing = until.duration_since(report.end).as_secs_f64() / length.as_secs_f64().max(f64::MIN_POSITIVE);
             rates.extend((0..(missing.round() as usize).min(SECONDS_MAX)).map(|_| None));
@@ -380,6 +372,7 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use weir_common::ledger;
+    use weir_report::Account;
     use weir_top::{By, List};
 
     use super::*;
@@ -402,8 +395,8 @@ mod tests {
             start: at(second),
             end: at(second + 10),
             seen: ledger::Tally::new(100, 12_500),
-            lost: ledger::Tally::default(),
-            sampled_out: ledger::Tally::default(),
+            account: Account::default(),
+            uncertain: None,
             sketches: None,
         }))
     }
@@ -466,7 +459,7 @@ mod tests {
         let fleet = shown(&board, 181);
         assert_eq!(window(&fleet), Some([120, 180]));
         assert_eq!((trouble(&fleet, "a"), trouble(&fleet, "b")), (None, Some("late: no report for 2m 1s")));
-        assert_eq!(fleet.facts[0], Fact { text: "routers 1/2".to_owned(), is_good: false });
+        assert_eq!(fleet.facts[0], Fact::judged("routers 1/2", false));
         let rates = |router: usize| fleet.routers[router].rates.iter().map(Option::is_some).collect::<Vec<_>>();
         assert_eq!(rates(0), [true; 18]);
         assert_eq!(rates(1), [[true; 6], [false; 6], [false; 6]].concat());
@@ -530,7 +523,6 @@ mod tests {
                 }
             }
         }
-        board.merger.settle();
         assert_eq!(board.merger.windows().count(), KEPT);
         for router in board.routers.values() {
             assert!(router.recent.len() <= SECONDS_MAX && router.sums.len() <= KEPT);

@@ -1,6 +1,6 @@
 //! One window of all routers, of a site, or of one router: everything that is added up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use jiff::Timestamp;
 use weir_common::{ledger::Tally, sketch::Metric};
@@ -9,22 +9,39 @@ use weir_config::{
     view::{By, Field, ViewKey},
 };
 use weir_measure::question::Views;
-use weir_report::sketches::{KeySums, ListSketch, ListUnion, Mismatch};
+use weir_report::{
+    Account, Bounds, Uncertain, asked,
+    sketches::{KeySums, ListSketch, ListUnion, Mismatch, key_id},
+};
 use weir_sketch::{
     Estimate, Geometry, HyperLogLog, Spread, Spreader, Weight as _, hyperloglog::CONFIDENCE,
     spread::CONFIDENCE as SPREAD_CONFIDENCE,
 };
 
 use crate::{
-    answer::{Bounded, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, SpreadRow, WindowAnswer},
+    answer::{Bounded, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, SpreadRow, UncertainAnswer, WindowAnswer},
     line::{Counted, Report, Unpacked},
+    routers::{ROUTERS_BYTES, Router, Routers},
 };
 
+/// In place of a question that a report does not state.
+pub const NOT_STATED: &str = "not stated";
 /// The most rows of a list while it is added up: some 600 KiB.
 const ROWS: usize = 4_096;
 
-/// A router, by its number.
-pub type Router = u32;
+/// What the fields of a place take beside a sketch: a list has at most so many bytes of names.
+const PLACE_BYTES: usize = 1_024 + ROUTERS_BYTES;
+
+/// Why sketches cannot be added.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// They are not like the others, or forged.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// There is no memory for them.
+    #[error("there is no room for more sketches: choose longer windows by --window, or merge fewer files at a time")]
+    NoRoom,
+}
 
 /// A kind of key: the UTC day, the fingerprint, and the number of registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,20 +59,35 @@ pub struct Kind {
 pub struct Group {
     start: Timestamp,
     end: Timestamp,
-    routers: BTreeSet<Router>,
+    routers: Routers,
     reports: u64,
+    /// What all sketches take, in bytes.
+    bytes: usize,
     seen: Tally,
-    lost: Tally,
-    sampled_out: Tally,
-    distinct: BTreeMap<(String, Kind), Union<HyperLogLog>>,
-    lists: BTreeMap<(String, Vec<String>), Lists>,
+    account: Account,
+    uncertain: Option<Uncertain>,
+    distinct: BTreeMap<(String, Asked, Kind), Union<HyperLogLog>>,
+    lists: BTreeMap<ListPlace, Lists>,
     spread: BTreeMap<SpreadPlace, Union<Spread<ViewKey>>>,
+    /// Distinct counts that lack some report whose list of the same keys was added: the list proves nothing about them.
+    unpaired: BTreeSet<&'static str>,
 }
+
+/// The fingerprint of a question, if it is known.
+pub type Asked = Option<u64>;
+/// The name of a list, the fields of its keys, and its question: those with the same ones are added up.
+type ListPlace = (String, Vec<String>, Asked);
+/// The routers that ask each question under a name, and how many sketches they sent.
+type Questions<'a> = BTreeMap<&'a str, BTreeMap<Asked, (Routers, u64)>>;
 
 /// The geometry of a spread sketch.
 type Lines = (usize, usize);
-/// The name of a spread sketch, the fields of its keys, its key and its geometry: those with the same ones are joined.
-type SpreadPlace = (String, Vec<String>, Kind, Lines);
+/// The name of a spread sketch, the fields of its keys, its question, its key and its geometry: those with the same
+/// ones are joined.
+type SpreadPlace = (String, Vec<String>, Asked, Kind, Lines);
+/// Distinct counts, and the list whose keys they count.
+const COUNTED: [(&str, &str); 3] =
+    [("unique.src_ip", "sources"), ("unique.dst_ip", "destinations"), ("unique.flows", "flows")];
 
 /// What a list says about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,21 +104,31 @@ pub struct KeyAnswer {
 struct Union<S> {
     all: S,
     missing: u64,
-    routers: BTreeSet<Router>,
+    routers: Routers,
+    /// How many were joined.
+    count: u64,
 }
 
 #[derive(Debug)]
 struct Lists {
     all: ListUnion,
-    routers: BTreeSet<Router>,
+    routers: Routers,
+    /// How many were joined.
+    count: u64,
+}
+
+impl Kind {
+    const FIRST: Self = Self { day: i64::MIN, key_id: 0, lg_k: 0 };
+    const LAST: Self = Self { day: i64::MAX, key_id: u64::MAX, lg_k: u32::MAX };
 }
 
 impl Group {
     /// Nothing yet.
     pub fn new(start: Timestamp) -> Self {
-        let (routers, seen, lost, sampled_out) = Default::default();
-        let (distinct, lists, spread) = Default::default();
-        Self { start, end: start, routers, reports: 0, seen, lost, sampled_out, distinct, lists, spread }
+        let (routers, seen, account, uncertain) = Default::default();
+        let (distinct, lists, spread, unpaired) = Default::default();
+        let (end, reports, bytes) = (start, 0, 0);
+        Self { start, end, routers, reports, bytes, seen, account, uncertain, distinct, lists, spread, unpaired }
     }
 
     /// Adds what is exact of a report.
@@ -96,36 +138,78 @@ impl Group {
         self.routers.insert(router);
         self.reports += 1;
         self.seen = self.seen.saturating_add(report.seen);
-        self.lost = self.lost.saturating_add(report.lost);
-        self.sampled_out = self.sampled_out.saturating_add(report.sampled_out);
+        self.account.join(&report.account, &report.sender.name);
+        self.uncertain = match (self.uncertain, report.uncertain) {
+            (Some(mut sum), Some(more)) => {
+                sum.add(more);
+                Some(sum)
+            }
+            (one, other) => one.or(other),
+        };
     }
 
-    /// Adds sketches. Returns the lists that cannot be added.
-    pub fn add(&mut self, router: Router, day: i64, sketches: Unpacked) -> Vec<(String, Mismatch)> {
+    /// Adds sketches, which may take so many bytes more. Returns those that cannot be added.
+    pub fn add(&mut self, router: Router, day: i64, sketches: Unpacked, mut room: usize) -> Vec<(String, Refusal)> {
         self.start = self.start.min(sketches.start);
         self.end = self.end.max(sketches.end);
-        for Counted { name, key_id, missing, sketch } in sketches.distinct {
+        for (count, list) in COUNTED {
+            let has_list = sketches.lists.iter().any(|one| one.name == list);
+            if has_list && !sketches.distinct.iter().any(|one| one.name == count) {
+                self.unpaired.insert(count);
+            }
+        }
+        let (before, mut refused) = (room, Vec::new());
+        for Counted { name, question, key_id, missing, sketch } in sketches.distinct {
             let kind = Kind { day, key_id, lg_k: sketch.precision() };
-            join(self.distinct.entry((name, kind)), router, missing, sketch, |all, one| all.merge(one).is_ok());
+            let (bytes, place) = (sketch.memory_bytes(), (name.clone(), question, kind));
+            let merge = |all: &mut HyperLogLog, one: &HyperLogLog| all.merge(one).is_ok();
+            let has_room = join(self.distinct.entry(place), (router, missing), (sketch, bytes), &mut room, merge);
+            if !has_room {
+                self.unpaired.extend(COUNTED.iter().map(|(count, _)| *count).filter(|count| *count == name));
+                refused.push((name, Refusal::NoRoom));
+            }
         }
-        for (by, Counted { name, key_id, missing, sketch }) in sketches.spread {
+        for (by, Counted { name, question, key_id, missing, sketch }) in sketches.spread {
             let Geometry::Lines { count, per_key } = sketch.geometry() else { continue };
-            let place = (name, by, Kind { day, key_id, lg_k: 0 }, (count, per_key));
-            join(self.spread.entry(place), router, missing, sketch, |all, one| all.merge(one).is_ok());
+            let place = (name.clone(), by, question, Kind { day, key_id, lg_k: 0 }, (count, per_key));
+            let bytes = sketch.memory_bytes();
+            let merge = |all: &mut Spread<ViewKey>, one: &Spread<ViewKey>| all.merge(one).is_ok();
+            let has_room = join(self.spread.entry(place), (router, missing), (sketch, bytes), &mut room, merge);
+            refused.extend((!has_room).then_some((name, Refusal::NoRoom)));
         }
-        let refused = sketches.lists.into_iter().filter_map(|list| self.list(router, list));
-        refused.collect()
+        refused.extend(sketches.lists.into_iter().filter_map(|list| self.list(router, list, &mut room)));
+        self.bytes = (self.bytes + before).saturating_sub(room);
+        refused
     }
 
-    fn list(&mut self, router: Router, list: ListSketch) -> Option<(String, Mismatch)> {
-        let place = (list.name.clone(), list.by.clone());
-        let new = || Lists { all: ListUnion::new(&list.by, ROWS), routers: BTreeSet::new() };
-        let lists = self.lists.entry(place).or_insert_with(new);
-        match lists.all.add(&list) {
-            Ok(()) => _ = lists.routers.insert(router),
-            Err(mismatch) => return Some((list.name, mismatch)),
+    fn list(&mut self, router: Router, list: ListSketch, room: &mut usize) -> Option<(String, Refusal)> {
+        let question = asked(&list.name, &list.by, list.question.as_deref()).and_then(key_id);
+        let place = (list.name.clone(), list.by.clone(), question);
+        let new = || Lists { all: ListUnion::new(&list.by, ROWS), routers: Routers::default(), count: 0 };
+        if !self.lists.contains_key(&place) {
+            let Some(rest) = room.checked_sub(PLACE_BYTES + new().all.memory_bytes()) else {
+                return Some((list.name, Refusal::NoRoom));
+            };
+            *room = rest;
         }
+        let lists = self.lists.entry(place).or_insert_with(new);
+        let (bytes, rows) = (lists.all.memory_bytes(), lists.all.len());
+        if let Err(mismatch) = lists.all.add(&list) {
+            return Some((list.name, mismatch.into()));
+        }
+        lists.routers.insert(router);
+        lists.count += 1;
+        if lists.all.memory_bytes() > bytes + *room {
+            // Rows of small keys make room. All bounds still hold.
+            lists.all.keep(rows / 4);
+        }
+        *room = (*room + bytes).saturating_sub(lists.all.memory_bytes());
         None
+    }
+
+    /// What all its sketches take, in bytes.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// When the first window of a report began.
@@ -136,17 +220,28 @@ impl Group {
     /// The bounds of a key in all lists with its fields.
     pub fn ask(&self, question: &str) -> Vec<KeyAnswer> {
         let lists = self.lists.iter().filter(|(_, lists)| !lists.routers.is_empty());
-        let answer = |((name, by), lists): (&(String, Vec<String>), &Lists)| {
+        let usual = self.usual_questions();
+        let answer = |((name, by, of), lists): (&ListPlace, &Lists)| {
             let values = values(question, by)?;
-            Some(KeyAnswer { list: name.clone(), by: by.clone(), sums: lists.all.look_up(&key_of(&values)) })
+            let (list, sums) =
+                (called(name, Some(&shown(*of)), usual[&**name] == *of), lists.all.look_up(&key_of(&values)));
+            Some(KeyAnswer { list, by: by.clone(), sums })
         };
         lists.filter_map(answer).collect()
     }
 
     /// The answer. `of_fleet` says whether a kind of key is that of the fleet on its day.
     pub fn answer(&self, of: Option<String>, top: usize, of_fleet: impl Fn(&str, Kind) -> bool) -> WindowAnswer {
+        let usual = self.usual_questions();
+        let stated = |name: &str, question: Asked| Stated { question, is_usual: usual[name] == question };
         let lists = self.lists.iter().filter(|(_, lists)| !lists.routers.is_empty());
-        let spread = self.spread.iter().filter(|((name, _, kind, _), _)| of_fleet(name, *kind));
+        let lists = lists.map(|((name, _, question), lists)| lists.answer(name, stated(name, *question), top));
+        let spread = self.spread.iter().filter(|((name, _, _, kind, _), _)| of_fleet(name, *kind));
+        let spread =
+            spread.map(|((name, by, question, ..), union)| union.answer((name, by), stated(name, *question), top));
+        let (mut lists, mut spread): (Vec<_>, Vec<_>) = (lists.collect(), spread.collect());
+        lists.sort_by(|one, other| (&one.name, !one.is_usual).cmp(&(&other.name, !other.is_usual)));
+        spread.sort_by(|one, other| (&one.name, !one.is_usual).cmp(&(&other.name, !other.is_usual)));
         WindowAnswer {
             of,
             start: self.start,
@@ -154,28 +249,114 @@ impl Group {
             routers: self.routers.len(),
             reports: self.reports,
             totals: self.seen.into(),
-            lost: self.lost.into(),
-            sampled_out: self.sampled_out.into(),
-            distinct: self.distinct(of_fleet_of(&of_fleet)),
-            lists: lists.map(|((name, _), lists)| lists.answer(name, top)).collect(),
-            spread: spread.map(|((name, by, ..), union)| union.answer(name, by, top)).collect(),
+            lost: self.account.lost().into(),
+            sampled_out: self.account.sampled_out().into(),
+            not_in_lists: self.account.reasons().iter().map(|(of, sums)| (of.clone(), (*sums).into())).collect(),
+            not_measured: self.account.unmeasured().clone(),
+            trust: self.account.facts_of_fleet(),
+            uncertain: self.uncertain.map(|Uncertain { packets, bytes }| {
+                let [packets, bytes] = [packets, bytes].map(|Bounds { lower, upper }| Bounded { lower, upper });
+                UncertainAnswer { packets, bytes }
+            }),
+            distinct: self.distinct(&usual, &of_fleet),
+            lists,
+            spread,
         }
     }
 
-    fn distinct(&self, of_fleet: impl Fn(&str, Kind) -> bool) -> Vec<DistinctAnswer> {
+    fn distinct(&self, usual: &BTreeMap<&str, Asked>, of_fleet: impl Fn(&str, Kind) -> bool) -> Vec<DistinctAnswer> {
         let mut answers = Vec::new();
-        let names: BTreeSet<&String> = self.distinct.keys().map(|(name, _)| name).collect();
-        for name in names {
-            let all = self.distinct.iter().filter(|((other, _), _)| other == name);
-            let (ours, others): (Vec<_>, Vec<_>) = all.partition(|((_, kind), _)| of_fleet(name, *kind));
-            answers.extend(joined_count(name, &ours));
+        let mut places: Vec<(&str, Asked)> =
+            self.distinct.keys().map(|(name, question, _)| (name.as_str(), *question)).collect();
+        places.sort_by_key(|(name, question)| (*name, usual[name] != *question, *question));
+        places.dedup();
+        for (name, question) in places {
+            let stated = Stated { question, is_usual: usual[name] == question };
+            let all =
+                self.distinct.range((name.to_owned(), question, Kind::FIRST)..=(name.to_owned(), question, Kind::LAST));
+            let (ours, others): (Vec<_>, Vec<_>) = all.partition(|((.., kind), _)| of_fleet(name, *kind));
+            let proven = if others.is_empty() { self.proven(name) } else { 0 };
+            answers.extend(joined_count(name, stated, &ours).map(|count| count.at_least(proven)));
             answers.extend(others.into_iter().filter_map(|one| {
-                let apart = joined_count(name, &[one])?;
+                let apart = joined_count(name, stated, &[one])?;
                 Some(DistinctAnswer { is_fleet: false, ..apart })
             }));
         }
         answers
     }
+
+    /// How many distinct values the rows of a list prove: that list is of the same reports as the count.
+    fn proven(&self, count: &str) -> u64 {
+        let list = COUNTED.iter().find(|(of, _)| *of == count && !self.unpaired.contains(of));
+        let questions = self.distinct.keys().filter(|(name, ..)| name == count).map(|(_, question, _)| question);
+        if questions.collect::<BTreeSet<_>>().len() > 1 {
+            return 0;
+        }
+        let lists = list.into_iter().flat_map(|(_, list)| {
+            self.lists.iter().filter(move |((name, by, question), _)| {
+                name == list && *question == asked(name, by, None).and_then(key_id)
+            })
+        });
+        let rows = lists.map(|(_, lists)| lists.all.top(usize::MAX, Metric::Packets));
+        rows.map(|rows| rows.iter().filter(|row| row.lower.packets > 0).count() as u64).max().unwrap_or(0)
+    }
+
+    fn questions(&self) -> Questions<'_> {
+        let mut all = Questions::new();
+        let lists = self.lists.iter().map(|((name, _, asked), of)| (name, *asked, &of.routers, of.count));
+        let distinct = self.distinct.iter().map(|((name, asked, _), of)| (name, *asked, &of.routers, of.count));
+        let spread = self.spread.iter().map(|((name, _, asked, ..), of)| (name, *asked, &of.routers, of.count));
+        for (name, question, routers, count) in lists.chain(distinct).chain(spread) {
+            let known = all.entry(name).or_default().entry(question).or_default();
+            known.0.join(routers);
+            known.1 += count;
+        }
+        all
+    }
+
+    /// The question that most routers ask under each name; of two, the one with more sketches.
+    fn usual_questions(&self) -> BTreeMap<&str, Asked> {
+        let most = |questions: BTreeMap<Asked, (Routers, u64)>| {
+            let usual = questions.iter().max_by_key(|(_, (routers, count))| (routers.len(), *count));
+            usual.and_then(|(question, _)| *question)
+        };
+        self.questions().into_iter().map(|(name, questions)| (name, most(questions))).collect()
+    }
+
+    /// The routers that ask another question than most under a name.
+    pub fn other_questions(&self) -> Vec<(Router, String)> {
+        let usual = self.usual_questions();
+        let mut others = Vec::new();
+        for (name, questions) in self.questions() {
+            for (question, (routers, _)) in questions.into_iter().filter(|(question, _)| usual[name] != *question) {
+                let detail = format!("{name}: question {} instead of {}", shown(question), shown(usual[name]));
+                others.extend(routers.iter().map(|router| (router, detail.clone())));
+            }
+        }
+        others
+    }
+}
+
+/// A question as an answer states it.
+#[derive(Clone, Copy)]
+struct Stated {
+    question: Asked,
+    is_usual: bool,
+}
+
+impl Stated {
+    fn text(self) -> Option<String> {
+        self.question.map(|question| format!("{question:016x}"))
+    }
+}
+
+fn shown(question: Asked) -> String {
+    question.map_or_else(|| NOT_STATED.to_owned(), |question| format!("{question:016x}"))
+}
+
+/// What a list is called, so that those with another question than most are told apart.
+pub fn called(name: &str, question: Option<&str>, is_usual: bool) -> String {
+    if is_usual { name.to_owned() } else { format!("{name} (question {})", question.unwrap_or(NOT_STATED)) }
 }
 
 /// The values of these fields in a key as `weir ask` takes it, such as `src_ip=192.0.2.7,port=443`.
@@ -199,35 +380,42 @@ fn key_of(values: &[&str]) -> String {
     if values.is_empty() { "*".to_owned() } else { values.join(" ") }
 }
 
-/// By reference, so that it can be used again.
-fn of_fleet_of<'a>(of_fleet: &'a impl Fn(&str, Kind) -> bool) -> impl Fn(&str, Kind) -> bool + 'a {
-    move |name, kind| of_fleet(name, kind)
-}
-
+/// Adds a sketch, and the packets that may have been of more values. Returns whether there is room for it.
 fn join<K: Ord, S>(
-    entry: std::collections::btree_map::Entry<'_, K, Union<S>>,
-    router: Router,
-    missing: u64,
-    sketch: S,
+    entry: Entry<'_, K, Union<S>>,
+    (router, missing): (Router, u64),
+    (sketch, bytes): (S, usize),
+    room: &mut usize,
     merge: impl Fn(&mut S, &S) -> bool,
-) {
-    use std::collections::btree_map::Entry::{Occupied, Vacant};
+) -> bool {
     match entry {
-        Vacant(place) => _ = place.insert(Union { all: sketch, missing, routers: [router].into() }),
+        Entry::Vacant(place) => {
+            let Some(rest) = room.checked_sub(PLACE_BYTES + bytes) else { return false };
+            *room = rest;
+            let mut routers = Routers::default();
+            routers.insert(router);
+            place.insert(Union { all: sketch, missing, routers, count: 1 });
+        }
         // The place says that both have the same key and size.
-        Occupied(mut union) => {
+        Entry::Occupied(mut union) => {
             let union = union.get_mut();
             if merge(&mut union.all, &sketch) {
                 union.missing = union.missing.saturating_add(missing);
                 union.routers.insert(router);
+                union.count += 1;
             }
         }
     }
+    true
 }
 
 /// The count of one key, or bounds of the count of several.
-fn joined_count(name: &str, unions: &[(&(String, Kind), &Union<HyperLogLog>)]) -> Option<DistinctAnswer> {
-    let ((_, kind), first) = unions.first()?;
+fn joined_count(
+    name: &str,
+    stated: Stated,
+    unions: &[(&(String, Asked, Kind), &Union<HyperLogLog>)],
+) -> Option<DistinctAnswer> {
+    let ((.., kind), first) = unions.first()?;
     // Each of several days may fail.
     let confidence = 1.0 - (1.0 - CONFIDENCE) / unions.len() as f64;
     let counts = unions.iter().map(|(_, union)| {
@@ -235,9 +423,12 @@ fn joined_count(name: &str, unions: &[(&(String, Kind), &Union<HyperLogLog>)]) -
         Estimate { value, lower, upper: upper.saturating_add(union.missing) }
     });
     let counts: Vec<Estimate> = counts.collect();
-    let routers: BTreeSet<Router> = unions.iter().flat_map(|(_, union)| union.routers.iter().copied()).collect();
+    let mut routers = Routers::default();
+    unions.iter().for_each(|(_, union)| routers.join(&union.routers));
     Some(DistinctAnswer {
         name: name.to_owned(),
+        question: stated.text(),
+        is_usual: stated.is_usual,
         value: counts.iter().map(|count| count.value).max()?,
         lower: counts.iter().map(|count| count.lower).max()?,
         upper: counts.iter().fold(0, |sum, count| sum.saturating_add(count.upper)),
@@ -251,10 +442,12 @@ fn joined_count(name: &str, unions: &[(&(String, Kind), &Union<HyperLogLog>)]) -
 }
 
 impl Lists {
-    fn answer(&self, name: &str, top: usize) -> ListAnswer {
+    fn answer(&self, name: &str, stated: Stated, top: usize) -> ListAnswer {
         let others = self.all.others();
         ListAnswer {
             name: name.to_owned(),
+            question: stated.text(),
+            is_usual: stated.is_usual,
             by: self.all.by().to_vec(),
             confidence: self.all.confidence(),
             routers: self.routers.len(),
@@ -269,13 +462,14 @@ impl Lists {
         uppers.sort_unstable_by(|one, other| other.cmp(one));
         let row = |KeySums { key, lower, upper }: KeySums| {
             let certain = metric.of(lower);
-            // It is one of those above its own lower bound.
-            let above = uppers.iter().take_while(|upper| **upper > certain).count();
+            // A row that is not exact is one of those above its own lower bound.
+            let itself = usize::from(metric.of(upper) > certain);
+            let above = uppers.partition_point(|upper| *upper > certain) - itself;
             RowAnswer {
                 key,
                 packets: Bounded { lower: lower.packets, upper: upper.packets },
                 bytes: Bounded { lower: lower.bytes, upper: upper.bytes },
-                is_certain: above.max(1) <= top && metric.of(others) <= certain,
+                is_certain: above < top && metric.of(others) <= certain,
             }
         };
         self.all.top(top, metric).into_iter().map(row).collect()
@@ -283,7 +477,7 @@ impl Lists {
 }
 
 impl Union<Spread<ViewKey>> {
-    fn answer(&self, name: &str, fields: &[String], top: usize) -> SpreadAnswer {
+    fn answer(&self, (name, fields): (&str, &[String]), stated: Stated, top: usize) -> SpreadAnswer {
         let parsed: Option<Vec<Field>> = fields.iter().map(|field| Field::parse(field).ok()).collect();
         let by = parsed.and_then(|fields| By::new(&fields, 1).ok());
         let views = Views::built_in(&Estimates::default(), 1);
@@ -296,6 +490,8 @@ impl Union<Spread<ViewKey>> {
         };
         SpreadAnswer {
             name: name.to_owned(),
+            question: stated.text(),
+            is_usual: stated.is_usual,
             by: fields.to_vec(),
             confidence: SPREAD_CONFIDENCE,
             routers: self.routers.len(),

@@ -31,6 +31,7 @@ mod lists;
 mod live;
 mod merger;
 mod progress;
+mod routers;
 mod sample;
 mod tables;
 

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use weir_common::ledger::Tally;
 use weir_config::view::ViewKey;
 use weir_report::{
-    Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA,
+    Account, Part, Reason, SCHEMA, Sketches, TOMBSTONE_SCHEMA, Uncertain, asked,
     sketches::{ListSketch, decode, key_id},
 };
-use weir_sketch::{HyperLogLog, Image as _, Spread, Weight as _, datasketches::hll};
+use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
 
 use crate::input::Line;
 
@@ -19,6 +19,11 @@ const SPREAD_BYTES_MAX: usize = 16 << 20;
 
 /// No report has this number or a larger one.
 const SEQ_MAX: u64 = 1 << 53;
+
+/// The longest identity or name of a router, of a run, a site or a sketch, in bytes. That of weir is shorter.
+const NAME_BYTES_MAX: usize = 255;
+/// The most bytes of the names of a key's fields.
+const FIELDS_BYTES_MAX: usize = 512;
 
 /// What a line is.
 #[derive(Debug)]
@@ -49,23 +54,34 @@ pub struct Sender {
     pub site: Option<String>,
 }
 
+impl Sender {
+    /// Whether its names are such as weir writes.
+    fn check(&self) -> Result<(), String> {
+        let Self { id, boot_id, seq: _, name, site } = self;
+        let all = [("id", id), ("boot_id", boot_id), ("name", name)].into_iter();
+        let is_long = |(_, text): &(&str, &String)| text.len() > NAME_BYTES_MAX;
+        let long = all.chain(site.iter().map(|site| ("site", site))).find(is_long);
+        long.map_or(Ok(()), |(field, _)| Err(format!("`observer.{field}` is longer than {NAME_BYTES_MAX} bytes")))
+    }
+}
+
 /// A report.
 #[derive(Debug)]
 pub struct Report {
     /// Who sent it.
     pub sender: Sender,
-    /// The run and the number of the report before.
-    pub previous: Option<(String, u64)>,
+    /// The id of the report before.
+    pub previous: Option<String>,
     /// When its window began.
     pub start: Timestamp,
     /// When its window ended.
     pub end: Timestamp,
     /// Everything seen, each packet once.
     pub seen: Tally,
-    /// Of that, what was lost.
-    pub lost: Tally,
-    /// Of that, what sampling left out.
-    pub sampled_out: Tally,
+    /// What became of it.
+    pub account: Account,
+    /// Of what was seen, what is not certain.
+    pub uncertain: Option<Uncertain>,
     /// Its sketches.
     pub sketches: Option<Unpacked>,
 }
@@ -101,6 +117,8 @@ pub struct Unpacked {
 pub struct Counted<S> {
     /// What is counted.
     pub name: String,
+    /// The fingerprint of the question, if it is known.
+    pub question: Option<u64>,
     /// The fingerprint of the key of its hashes.
     pub key_id: u64,
     /// Packets of which each may belong to one more value.
@@ -134,7 +152,7 @@ struct Fields {
     #[serde(default)]
     totals: Option<Sums>,
     #[serde(default)]
-    interfaces: Vec<Interface>,
+    interfaces: Vec<Part>,
     #[serde(default)]
     sketches: Option<Sketches>,
     #[serde(default)]
@@ -155,19 +173,6 @@ struct Window {
 struct Sums {
     packets: u64,
     bytes: u64,
-}
-
-#[derive(Deserialize)]
-struct Interface {
-    ledger: Ledger,
-}
-
-#[derive(Deserialize)]
-struct Ledger {
-    #[serde(default)]
-    sampled_out: Sums,
-    #[serde(default)]
-    lost: std::collections::BTreeMap<String, Sums>,
 }
 
 impl From<Sums> for Tally {
@@ -200,6 +205,9 @@ pub fn parse(line: &str) -> Parsed {
         Ok(fields) => fields,
         Err(error) => return Parsed::Unreadable(error.to_string()),
     };
+    if let Err(why) = fields.observer.check() {
+        return Parsed::Unreadable(why);
+    }
     match &*fields.schema {
         SCHEMA => report(fields),
         TOMBSTONE_SCHEMA => tombstone(fields),
@@ -215,26 +223,20 @@ fn report(fields: Fields) -> Parsed {
     let (Some(window), Some(totals)) = (window, totals) else {
         return Parsed::Unreadable("the report has no window or no totals".to_owned());
     };
+    let of_sketches = sketches.iter().any(|sketches| sketches.end < sketches.start);
+    if window.end < window.start || of_sketches {
+        return Parsed::Unreadable("the window of the report or of its sketches ends before it begins".to_owned());
+    }
     Parsed::Report(Box::new(Report {
-        previous: previous.and_then(|id| previous_of(&observer.id, &id)),
+        previous,
         sender: observer,
         start: window.start,
         end: window.end,
         seen: totals.into(),
-        lost: sum(interfaces.iter().flat_map(|one| one.ledger.lost.values().copied())),
-        sampled_out: sum(interfaces.iter().map(|one| one.ledger.sampled_out)),
+        account: Account::of_parts(&interfaces),
+        uncertain: Part::uncertain(&interfaces),
         sketches: sketches.map(unpack),
     }))
-}
-
-fn sum(parts: impl Iterator<Item = Sums>) -> Tally {
-    parts.map(Tally::from).fold(Tally::default(), Tally::saturating_add)
-}
-
-/// The run and the number in an id of this observer.
-fn previous_of(observer: &str, id: &str) -> Option<(String, u64)> {
-    let (boot_id, seq) = id.strip_prefix(observer)?.strip_prefix('/')?.split_once('/')?;
-    Some((boot_id.to_owned(), seq.parse().ok().filter(|seq| *seq < SEQ_MAX)?))
 }
 
 fn tombstone(fields: Fields) -> Parsed {
@@ -247,10 +249,35 @@ fn tombstone(fields: Fields) -> Parsed {
     }
 }
 
+/// Whether a sketch has names such as weir writes. If not, the start of its name, and why.
+fn has_names(name: &str, by: &[String]) -> Result<(), (String, String)> {
+    let broken = |why: String| Err((name.chars().take(NAME_BYTES_MAX / 4).collect(), why));
+    if name.len() > NAME_BYTES_MAX {
+        return broken(format!("its name is longer than {NAME_BYTES_MAX} bytes"));
+    }
+    // Each takes some bytes, also if it is empty.
+    let bytes: usize = by.iter().map(|field| size_of::<String>() + field.len()).sum();
+    if bytes > FIELDS_BYTES_MAX {
+        return broken(format!("the names of its fields are longer than {FIELDS_BYTES_MAX} bytes"));
+    }
+    Ok(())
+}
+
 fn unpack(sketches: Sketches) -> Unpacked {
     let Sketches { start, end, windows: _, distinct, lists, spread } = sketches;
-    let mut unpacked = Unpacked { start, end, distinct: Vec::new(), lists, spread: Vec::new(), broken: Vec::new() };
+    let mut unpacked =
+        Unpacked { start, end, distinct: Vec::new(), lists: Vec::new(), spread: Vec::new(), broken: Vec::new() };
+    for one in lists {
+        match has_names(&one.name, &one.by) {
+            Ok(()) => unpacked.lists.push(one),
+            Err(broken) => unpacked.broken.push(broken),
+        }
+    }
     for one in distinct {
+        if let Err(broken) = has_names(&one.name, &[]) {
+            unpacked.broken.push(broken);
+            continue;
+        }
         let read = |key_id| {
             let image = decode(&one.hll).ok_or("it is not base64")?;
             let sketch = hll::read(&image, key_id).map_err(|error| error.to_string())?;
@@ -262,12 +289,18 @@ fn unpack(sketches: Sketches) -> Unpacked {
         };
         match key_id(&one.key_id).ok_or("its key_id is no fingerprint".to_owned()).and_then(|id| Ok((id, read(id)?))) {
             Ok((key_id, sketch)) => {
-                unpacked.distinct.push(Counted { name: one.name, key_id, missing: one.missing_packets, sketch });
+                let question = asked(&one.name, &[], one.question.as_deref()).and_then(self::key_id);
+                let counted = Counted { name: one.name, question, key_id, missing: one.missing_packets, sketch };
+                unpacked.distinct.push(counted);
             }
             Err(why) => unpacked.broken.push((one.name, why)),
         }
     }
     for one in spread {
+        if let Err(broken) = has_names(&one.name, &one.by) {
+            unpacked.broken.push(broken);
+            continue;
+        }
         let read = || {
             let image = decode(&one.image).ok_or("it is not base64")?;
             Spread::<ViewKey>::from_image(&image, SPREAD_BYTES_MAX).map_err(|error| error.to_string())
@@ -275,7 +308,8 @@ fn unpack(sketches: Sketches) -> Unpacked {
         match read() {
             Ok(sketch) if key_id(&one.key_id) == Some(sketch.key_id()) => {
                 let key_id = sketch.key_id();
-                let counted = Counted { name: one.name, key_id, missing: one.missing_packets, sketch };
+                let question = asked(&one.name, &one.by, one.question.as_deref()).and_then(self::key_id);
+                let counted = Counted { name: one.name, question, key_id, missing: one.missing_packets, sketch };
                 unpacked.spread.push((one.by, counted));
             }
             Ok(_) => unpacked.broken.push((one.name, "its key_id is not that of its image".to_owned())),
@@ -299,8 +333,8 @@ mod tests {
     fn a_report_is_read_with_its_sketches() {
         let Parsed::Report(report) = parse(GOLDEN) else { panic!() };
         assert_eq!((&*report.sender.name, report.sender.seq), ("edge-1", 42));
-        assert_eq!(report.previous, Some(("b41d".to_owned(), 41)));
-        assert!(report.seen.packets > 1_000_000 && report.lost.packets > 0);
+        assert_eq!(report.previous.as_deref(), Some("7f3c9a52/b41d/41"));
+        assert!(report.seen.packets > 1_000_000 && report.account.lost().packets > 0);
         let sketches = report.sketches.unwrap();
         assert_eq!((sketches.distinct.len(), sketches.lists.len(), sketches.broken.len()), (1, 2, 1));
         assert_eq!(sketches.distinct[0].sketch.bounds().value, 3, "three registers of sixteen");
@@ -326,6 +360,15 @@ mod tests {
         assert!(matches!(numbers(SEQ_MAX - 1), Parsed::Tombstone(_)));
         assert!(matches!(numbers(u64::MAX), Parsed::Unreadable(_)));
         assert!(why(&GOLDEN.replacen("\"seq\": 42", &format!("\"seq\": {}", u64::MAX), 1)).contains("observer.seq"));
+        let renamed = |field: &str, value: &str| {
+            why(&GOLDEN.replacen(
+                &format!("\"{field}\": \"{value}\""),
+                &format!("\"{field}\": \"{}\"", "x".repeat(300)),
+                1,
+            ))
+        };
+        assert!(renamed("name", "edge-1").contains("`observer.name` is longer than 255 bytes"));
+        assert!(why(&GOLDEN.replacen("\"end\": \"20", "\"end\": \"19", 1)).contains("ends before it begins"));
         let place = |number| Place { path: Path::new("a.json").into(), table: None, number };
         let line = |number, text: &str| Line { place: place(number), text: text.to_owned() };
         let report = GOLDEN.replace('\n', "");

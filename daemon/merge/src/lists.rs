@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 
-use weir_report::{Estimate, Tally};
+use weir_report::{Estimate, Length, Tally};
 use weir_top::{Amount, By, Entry, Key, List};
 
 use crate::answer::{Bounded, Defect, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, SpreadRow, WindowAnswer};
+use crate::group::called;
 
 /// Lists that come first, in this order.
 const FIRST: [&str; 5] = ["sources", "destinations", "pairs", "flows", "services"];
@@ -58,7 +59,8 @@ impl Lists<'_> {
             counted: None,
             confidence: 1.0,
             whole: [totals.packets, totals.bytes],
-            seconds: end.duration_since(*start).as_secs_f64(),
+            is_of_view: false,
+            seconds: Length::new(end.duration_since(*start).as_secs_f64()),
             is_open: false,
             is_floor: false,
             view: None,
@@ -68,7 +70,7 @@ impl Lists<'_> {
     }
 
     fn of_list(&self, list: &ListAnswer, by: By) -> List {
-        let ListAnswer { name, by: fields, confidence, by_bytes, by_packets, .. } = list;
+        let ListAnswer { name, question, is_usual, by: fields, confidence, by_bytes, by_packets, .. } = list;
         let rows = if by == By::Packets { by_packets } else { by_bytes };
         let entry = |(rank, row): (u32, &RowAnswer)| {
             let RowAnswer { key, packets, bytes, is_certain } = row;
@@ -77,11 +79,15 @@ impl Lists<'_> {
             Entry { rank, key: key_of(fields, key), amount, is_certain: *is_certain }
         };
         let entries = (1..).zip(rows).map(entry).collect();
-        List { confidence: *confidence, is_floor: true, ..self.list(name, entries) }
+        List {
+            confidence: *confidence,
+            is_floor: true,
+            ..self.list(&called(name, question.as_deref(), *is_usual), entries)
+        }
     }
 
     fn of_spread(&self, spread: &SpreadAnswer) -> List {
-        let SpreadAnswer { name, by, confidence, routers: _, rows } = spread;
+        let SpreadAnswer { name, question, is_usual, by, confidence, routers: _, rows } = spread;
         let known = SPREADS.iter().find(|(of, ..)| of == name);
         let (name, counted) = known.map_or((&**name, "different values"), |(_, name, counted)| (*name, *counted));
         let entry = |(rank, row): (u32, &SpreadRow)| {
@@ -89,7 +95,11 @@ impl Lists<'_> {
             Entry::new(rank, key_of(by, key), Amount::Count(estimate(*value, *lower, *upper)))
         };
         let entries = (1..).zip(rows).map(entry).collect();
-        List { confidence: *confidence, counted: Some(counted.to_owned()), ..self.list(name, entries) }
+        List {
+            confidence: *confidence,
+            counted: Some(counted.to_owned()),
+            ..self.list(&called(name, question.as_deref(), *is_usual), entries)
+        }
     }
 
     fn of_routers(&self, by: By) -> List {
@@ -106,7 +116,10 @@ impl Lists<'_> {
 
     fn of_distinct(&self, distinct: &[DistinctAnswer]) -> List {
         let entry = |(rank, count): (u32, &DistinctAnswer)| {
-            let DistinctAnswer { name, value, lower, upper, routers, is_fleet, key_id, lg_k, .. } = count;
+            let DistinctAnswer {
+                name, question, is_usual, value, lower, upper, routers, is_fleet, key_id, lg_k, ..
+            } = count;
+            let name = &called(name, question.as_deref(), *is_usual);
             let key_id = key_id.as_deref().unwrap_or("of two days");
             let whose = if *is_fleet { String::new() } else { format!("apart: key {key_id}, lg_k {lg_k}") };
             let of = format!("{routers} router{}", if *routers == 1 { "" } else { "s" });

@@ -6,12 +6,12 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser;
 use weir_merge::{By, Live, MergeError, SampleError, Settings, What, cli::Cli, write_tables};
 use weir_report::Style;
 use weir_system::{
     exit::Exit,
     log::say,
+    screen::{self, Screen, command_line},
     signals::{self, Signals},
 };
 
@@ -21,7 +21,7 @@ const TOP: usize = 20;
 const TOP_LIVE: usize = 100;
 
 fn main() -> ExitCode {
-    ExitCode::from(run(&Cli::parse()) as u8)
+    ExitCode::from(run(&command_line()) as u8)
 }
 
 /// Shows the newest window on the terminal.
@@ -64,11 +64,17 @@ fn run(cli: &Cli) -> Exit {
             };
         }
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let style = Style::of_terminal(io::stdout(), io::stdout().is_terminal());
+    let form = match (json, style.color) {
+        (true, _) => screen::Form::Json,
+        (false, true) => screen::Form::Colored,
+        (false, false) => screen::Form::Text,
+    };
+    let mut out = BufWriter::new(Screen::stdout(form));
     let written = if *json {
         serde_json::to_writer(&mut out, &answer).map_err(io::Error::from).and_then(|()| writeln!(out))
     } else {
-        write_tables(&answer, Style::of_terminal(io::stdout(), io::stdout().is_terminal()), &mut out)
+        write_tables(&answer, style, &mut out)
     };
     match written.and_then(|()| out.flush()) {
         Ok(()) if answer.reports == 0 => {

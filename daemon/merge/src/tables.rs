@@ -3,12 +3,17 @@
 use std::io::{self, Write};
 
 use weir_report::{
-    Style,
+    Fact, Style, Verdict,
     grid::{Align, Cell, Grid, Tone, heading},
 };
 use weir_system::numbers::{bytes, grouped};
 
-use crate::answer::{Answer, Bounded, Defect, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, WindowAnswer};
+use crate::{
+    answer::{
+        Answer, Bounded, Defect, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, UncertainAnswer, WindowAnswer,
+    },
+    group::NOT_STATED,
+};
 
 /// The columns that the numbers of a list's row take at most, with the blanks before them.
 const NUMBERS_WIDTH: usize = 64;
@@ -59,7 +64,22 @@ fn table<const N: usize>(
 }
 
 fn write_window(window: &WindowAnswer, style: Style, out: &mut impl Write) -> io::Result<()> {
-    let WindowAnswer { of, start, end, routers, reports, totals, lost, sampled_out, distinct, lists, spread } = window;
+    let WindowAnswer {
+        of,
+        start,
+        end,
+        routers,
+        reports,
+        totals,
+        lost,
+        sampled_out,
+        uncertain,
+        trust,
+        distinct,
+        lists,
+        spread,
+        ..
+    } = window;
     let of = of.as_ref().map(|of| format!("{of}, ")).unwrap_or_default();
     title(
         &format!("{of}{start} to {end}"),
@@ -71,7 +91,15 @@ fn write_window(window: &WindowAnswer, style: Style, out: &mut impl Write) -> io
     let sums = sums.into_iter().map(|(name, sums)| {
         [name.into(), format!("{} packets", grouped(sums.packets)).into(), bytes(sums.bytes).into()]
     });
-    table([Align::Left, Align::Right, Align::Right], sums, style, out)?;
+    let uncertain = uncertain.iter().map(|UncertainAnswer { packets, bytes: of_bytes }| {
+        let packets = format!("{} packets", between(packets, grouped));
+        ["of these not certain".into(), packets.into(), between(of_bytes, bytes).into()]
+    });
+    table([Align::Left, Align::Right, Align::Right], sums.chain(uncertain), style, out)?;
+    let judged = |Fact { text, verdict }: &Fact| {
+        Cell::new(text, if *verdict == Verdict::Bad { Tone::Alarm } else { Tone::Plain })
+    };
+    lines(&[Cell::from("  trust")].into_iter().chain(trust.iter().map(judged)).collect::<Vec<_>>(), style, out)?;
     if !distinct.is_empty() {
         title("Distinct", "each counts once, whichever routers saw it", style, out)?;
         table([Align::Left, Align::Right, Align::Left, Align::Left], distinct.iter().map(counted), style, out)?;
@@ -79,8 +107,9 @@ fn write_window(window: &WindowAnswer, style: Style, out: &mut impl Write) -> io
     for list in lists {
         write_list(list, style, out)?;
     }
-    for SpreadAnswer { name, by, confidence: _, routers, rows } in spread {
-        title(name, &format!("by {}, of {}", by.join(", "), plural(*routers)), style, out)?;
+    for SpreadAnswer { name, question, is_usual, by, confidence: _, routers, rows } in spread {
+        let apart = apart(question.as_deref(), *is_usual);
+        title(name, &format!("by {}, of {}{apart}", by.join(", "), plural(*routers)), style, out)?;
         let rows = rows.iter().map(|row| {
             let between = faint(format!("{} to {}", grouped(row.lower), grouped(row.upper)));
             [Cell::from(&row.key), grouped(row.value).into(), between]
@@ -94,25 +123,45 @@ fn plural(routers: usize) -> String {
     format!("{routers} router{}", if routers == 1 { "" } else { "s" })
 }
 
+/// The words about an answer to another question than most.
+fn apart(question: Option<&str>, is_usual: bool) -> String {
+    match is_usual {
+        true => String::new(),
+        false => format!("; apart: another question ({}) than most", question.unwrap_or(NOT_STATED)),
+    }
+}
+
+fn between(of: &Bounded, show: fn(u64) -> String) -> String {
+    match of.lower == of.upper {
+        true => show(of.lower),
+        false => format!("{} to {}", show(of.lower), show(of.upper)),
+    }
+}
+
 fn faint(text: impl AsRef<str>) -> Cell {
     Cell::new(text, Tone::Faint)
 }
 
 fn counted(count: &DistinctAnswer) -> [Cell; 4] {
-    let DistinctAnswer { name, value, lower, upper, routers, keys, is_fleet, lg_k, .. } = count;
+    let DistinctAnswer { name, question, is_usual, value, lower, upper, routers, keys, is_fleet, lg_k, .. } = count;
     let days = if *keys > 1 { format!("; {keys} keys, which cannot be joined") } else { String::new() };
     let whose = match is_fleet {
-        true => faint(format!("of {}{days}", plural(*routers))),
+        true => {
+            let tone = if *is_usual { Tone::Faint } else { Tone::Alarm };
+            let apart = apart(question.as_deref(), *is_usual);
+            Cell::new(format!("of {}{days}{apart}", plural(*routers)), tone)
+        }
         false => Cell::new(format!("apart: another key or lg_k ({lg_k}), of {}", plural(*routers)), Tone::Alarm),
     };
     [name.into(), grouped(*value).into(), faint(format!("{} to {}", grouped(*lower), grouped(*upper))), whose]
 }
 
 fn write_list(list: &ListAnswer, style: Style, out: &mut impl Write) -> io::Result<()> {
-    let ListAnswer { name, by, confidence: _, routers, others, by_bytes, by_packets: _ } = list;
+    let ListAnswer { name, question, is_usual, by, confidence: _, routers, others, by_bytes, by_packets: _ } = list;
+    let apart = apart(question.as_deref(), *is_usual);
     let (by, of) = (by.join(", "), plural(*routers));
     let uncertain = if by_bytes.iter().all(|row| row.is_certain) { "" } else { "; ?: another key may belong here" };
-    let more = format!("by {by}, of {of}; any other key has at most {}{uncertain}", bytes(others.bytes));
+    let more = format!("by {by}, of {of}; any other key has at most {}{uncertain}{apart}", bytes(others.bytes));
     title(name, &more, style, out)?;
     let width = style.width.max(Style::WIDTH_MIN);
     let mut grid = Grid::new([Align::Left, Align::Right, Align::Right, Align::Left]);
@@ -129,10 +178,6 @@ fn write_list(list: &ListAnswer, style: Style, out: &mut impl Write) -> io::Resu
 
 fn row(row: &RowAnswer) -> [Cell; 4] {
     let RowAnswer { key, packets, bytes: of_bytes, is_certain } = row;
-    let between = |of: &Bounded, show: fn(u64) -> String| match of.lower == of.upper {
-        true => show(of.lower),
-        false => format!("{} to {}", show(of.lower), show(of.upper)),
-    };
     let place = if *is_certain { "" } else { "?" };
     [key.into(), between(of_bytes, bytes).into(), format!("{} packets", between(packets, grouped)).into(), faint(place)]
 }
@@ -170,6 +215,8 @@ mod tests {
         ];
         let count = |name: &str, is_fleet, keys| DistinctAnswer {
             name: name.to_owned(),
+            question: None,
+            is_usual: true,
             value: 1_234_567,
             lower: 1_200_000,
             upper: 1_270_000,
@@ -189,9 +236,20 @@ mod tests {
             totals: sums(123_456_789_012, 98_765_432_109_876),
             lost: sums(17, 2_345),
             sampled_out: sums(0, 0),
+            not_in_lists: Default::default(),
+            not_measured: Default::default(),
+            trust: vec![
+                Fact::new("kept >99.9 %", Verdict::Bad),
+                Fact::new("not measured: edge-1 eth0 (detached)", Verdict::Bad),
+                Fact::new("in lists 62.5 % of packets, 90.1 % of bytes", Verdict::Bad),
+                Fact::new("not in lists: macsec 37.5 %", Verdict::Bad),
+            ],
+            uncertain: Some(UncertainAnswer { packets: bounded(20, 450), bytes: bounded(3_000, 650_000) }),
             distinct: vec![count("src_ip", true, 2), count("flows", false, 1)],
             lists: vec![ListAnswer {
                 name: "pairs".to_owned(),
+                question: Some("0123456789abcdef".to_owned()),
+                is_usual: false,
                 by: vec!["src_ip".to_owned(), "dst_ip".to_owned()],
                 confidence: 0.95,
                 routers: 3,
@@ -201,6 +259,8 @@ mod tests {
             }],
             spread: vec![SpreadAnswer {
                 name: "ports_per_source".to_owned(),
+                question: None,
+                is_usual: true,
                 by: vec!["src_ip".to_owned()],
                 confidence: 0.95,
                 routers: 1,

@@ -51,16 +51,16 @@ export function lists(report, by) {
       const place = part.interface ? ` ${part.interface} ${part.direction ?? ""}` : "";
       const total = part.total;
       all.push({
-        name: `${view.name}${place}`.trimEnd(), view: view.name, place: place.trim(),
+        name: `${view.name}${place}`.trimEnd(), view: view.name, question: view.question, place: place.trim(),
         about: `The view ${view.name}: ${view.by?.length ? `by ${view.by.join(", ")}` : "all together"}${part.interface ? `, ${place.trim()} alone` : ""}`, confidence: view.confidence,
-        whole: total ? { packets: total.packets.value, bytes: total.bytes.value } : whole,
+        whole: total ? { packets: total.packets.value, bytes: total.bytes.value } : whole, isOfView: Boolean(total),
         counted: measured(view.measure), rows: (part.rows ?? []).map(ofRow),
       });
     }
   }
   for (const name of names) {
     if (![...TOP, ...SPREAD].some(([, field]) => field === name)) {
-      all.push({ name, view: name, whole, counted: null, rows: [], isLeftOut: true });
+      all.push({ name, view: name, whole, counted: null, rows: [], isLeftOut: true, isChanged: (report.changed ?? []).includes(name) });
     }
   }
   return all;

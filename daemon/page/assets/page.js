@@ -4,8 +4,9 @@ import { RateChart, bar, steps as stepsOf } from "./chart.js";
 import { byId, estimate, h, number, put } from "./dom.js";
 import { answered, isStandard, lists, nameServices, ordering, question, readQuestion, related, sameKey, show, view } from "./lists.js";
 import { Measure, Table, alerts, cost, distinct, footer, ledger, ledgerName, mix, troubles, trust } from "./sections.js";
-import { Rates, Seconds, ask } from "./source.js";
-import { clock, day, duration, grouped, plural, scaled } from "./units.js";
+import { Delay, Rates, Seconds, ask } from "./source.js";
+import { NOT_MEASURED, isMeasured, isNothing, isWhole } from "./trust.js";
+import { clock, day, duration, grouped, plural, rated, scaled } from "./units.js";
 
 // How many seconds the charts of now show.
 const NOW = 300;
@@ -24,6 +25,7 @@ const data = {
   router: null, unknown: null, live: null, liveWhy: null, span: null, spanWhy: null, spanOf: null, past: null, pastWhy: null, isOff: null, services: false,
 };
 const rates = new Rates();
+let delay = new Delay();
 const charts = new Map();
 
 // The state.
@@ -236,6 +238,7 @@ function renderTrust(of) {
   if (data.unknown) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "Unknown router: "), `${data.unknown}.`));
   else if (isLate()) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "This router is late: "), `its last window ended ${moment(data.router.last.window_end)} UTC, and nothing came for three windows and 30 seconds. The numbers below are those of its last report.`));
   if (data.broken) notices.unshift(h("p", { class: "notice bad" }, h("b", null, `Connection lost at ${clock(data.broken.at)} UTC: `), `${data.broken.why}. Trying again; the numbers below are those of before.`));
+  else if (delay.seconds(Date.now()) > 0) notices.unshift(h("p", { class: "notice bad" }, h("b", null, "Messages come late: "), `up to ${Math.round(delay.seconds(Date.now()))} seconds after weir sent them. Does a proxy in between hold them back? The rates below are of that time.`));
   if (of.isWrong) notices.push(h("p", { class: "notice" }, "The address has from= and to= that are no time in UTC, such as 2026-11-20T08:00:00Z, or end before they begin: this is now."));
   for (const text of missing(report)) notices.push(h("p", { class: "notice" }, text));
   const texts = notices.map((notice) => notice.textContent).join();
@@ -244,9 +247,10 @@ function renderTrust(of) {
   const full = report?.interfaces ? report : of.isSpan ? null : data.report;
   if (!full) return put(byId("trust"), h("span", { class: "word" }, why));
   const words = trust(full, of.isSpan ? null : data.second);
-  const seconds = full.window.seconds || 1;
-  const all = [number(full.totals.bytes, scaled((full.totals.bytes * 8) / seconds, "bit/s"), { "data-total": "bytes" }), ", ", number(full.totals.packets, scaled(full.totals.packets / seconds, "pkt/s"), { "data-total": "packets" })];
-  return put(byId("trust"), h("span", { class: "word window" }, windowText({ ...of, isOpen: false }, full), ": ", all), words);
+  const sum = (by) => number(full.totals[by], rated(full.totals[by], by, full.window.seconds), { "data-total": by });
+  const all = [sum("bytes"), ", ", sum("packets")];
+  const total = isNothing(full.interfaces) ? h("b", { class: "bad" }, NOT_MEASURED) : [isWhole(full.interfaces) ? "" : "at least ", all];
+  return put(byId("trust"), h("span", { class: "word window" }, windowText({ ...of, isOpen: false }, full), ": ", total), words);
 }
 
 // Whether no report came for too long, as the collector says.
@@ -328,13 +332,22 @@ function nowOf(name, by, unit) {
   const isOut = !up && down;
   return {
     start: (until - NOW + 1) * 1000, step: 1000, unit, isOut, up: up ?? down ?? new Array(NOW).fill(null), down: up && down ? down : null,
-    bad: rates.lost(name, NOW, until), note: Object.values(known.last).some((one) => !one.counted) ? "counted in the report only" : "no second yet",
+    bad: rates.lost(name, NOW, until), note: noteOf(Object.values(known.last)),
   };
 }
 
+// Why there is no rate now.
+function noteOf(last) {
+  const missing = last.find((one) => !isMeasured(one.mode));
+  if (missing) return `${NOT_MEASURED}: ${missing.mode}`;
+  return last.some((one) => !one.counted) ? "counted in the report only" : "no second yet";
+}
+// How many seconds of a step its numbers are of: some may be unknown.
+const knownSeconds = (past, one, nth) => one.seconds?.[nth] || past.step_seconds;
+
 function pastOf(past, name, by, unit) {
   const ways = past.interfaces.filter((one) => one.name === name);
-  const series = (one) => one && (by === "packets" ? one.packets : one.bytes).map((value) => (value === null ? null : (value * (by === "packets" ? 1 : 8)) / past.step_seconds));
+  const series = (one) => one && (by === "packets" ? one.packets : one.bytes).map((value, nth) => (value === null ? null : (value * (by === "packets" ? 1 : 8)) / knownSeconds(past, one, nth)));
   const down = series(ways.find((one) => one.direction === "egress"));
   const up = series(ways.find((one) => one.direction !== "egress"));
   const bad = (up ?? down).map((_, nth) => nth).filter((nth) => ways.some((one) => one.lost?.[nth] > 0));
@@ -350,9 +363,11 @@ function caption({ head }, name, drawn, of, unit) {
     if (!values) return null;
     // The last report has the last rate, as a second has none; and windows have the mean.
     const told = OF_REPORTS || of.isSpan ? mine.find((one) => (one.direction === "egress") === (kind === "down")) : null;
+    const labelled = (...text) => h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, text);
+    if (told && !(isMeasured(told.mode) && told.unmeasured_seconds === undefined)) return labelled(told.ledger.seen.packets > 0 ? "measured in part" : NOT_MEASURED);
     if (told) {
       const raw = told.ledger.seen[of.by];
-      const text = scaled((raw * (of.by === "packets" ? 1 : 8)) / (report.window.seconds || 1), unit);
+      const text = rated(raw, of.by, report.window.seconds);
       return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, h("b", null, number(raw, text, { "data-rate": kind })), of.isSpan ? h("small", null, " mean") : null);
     }
     if (of.isSpan) {
@@ -361,12 +376,13 @@ function caption({ head }, name, drawn, of, unit) {
       return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word, mean === null ? "unknown" : h("b", null, scaled(mean, unit)), h("small", null, " mean"));
     }
     const way = kind === "down" ? last.egress : last.ingress ?? last.both;
+    if (way && !isMeasured(way.mode)) return labelled(NOT_MEASURED);
     const now = values.at(-1);
     const raw = way?.counted && (of.by === "packets" ? way.counted.packets : way.counted.bytes);
     return h("span", { class: `way ${kind}` }, h("i", { class: `key ${kind}`, "aria-hidden": "true" }), word,
       now === null ? "unknown" : h("b", null, number(raw, scaled(now, unit), { "data-rate": kind })));
   };
-  const isBad = mine.some((one) => one.trouble) || Object.values(last).some((one) => one.trouble);
+  const isBad = [...mine, ...Object.values(last)].some((one) => one.trouble || !isMeasured(one.mode));
   const words = [mode, ...new Set(mine.map((one) => one.sampling).filter((of) => of > 1).map((of) => `1 in ${of}`))].filter(Boolean).join(", ");
   const upWord = drawn.isOut ? "out " : drawn.down || last.ingress ? "in " : "";
   put(head, h("h3", { class: isBad ? "bad" : null }, isBad ? "! " : "", name, " ", h("small", null, mine.find((one) => one.alias)?.alias ?? words)),
@@ -404,6 +420,7 @@ function renderLists() {
   const rows = list.rows.filter((row) => ordering(row.amount, of.by)).map((row) => ({ ...row, question: question(row.key) }))
     .filter((row) => !wanted || `${show(row.key).join(" ")} ${row.question}`.toLowerCase().includes(wanted));
   const empty = list.isLeftOut && of.isOpen ? [`${list.name} is known only when the window has ended: see `, nav("the last window", link({ window: null })), "."]
+    : list.isChanged ? `${list.name} asked another question in a part of this time, and what it answered is not added up.`
     : list.isLeftOut ? [`${list.name} cannot be added up over several windows: see `, nav("the last one", link({ from: null, to: null })), "."]
     : list.rows.length === 0 ? "Nothing in this list: no packet of this window belongs here." : "No row passes the filter (Esc clears it).";
   table.show(list, measure, (key) => link({ key }), rows, empty);
@@ -532,7 +549,7 @@ function inLists(key, of) {
     return list.rows.filter((row) => related(key, row.key)).slice(0, 8).map((row) => {
       const amount = ordering(row.amount, of.by);
       return h("tr", null, h("th", { scope: "row" }, list.name), h("td", { class: "who" }, h("a", { href: link({ key: question(row.key), list: list.name }) }, show(row.key).join(" "))),
-        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n", title: measure.range(amount) }, measure.error(amount)), h("td", { class: "n", title: list.place ? `of ${list.place}` : "of all" }, measure.share(row.amount)),
+        h("td", { class: "n" }, estimate(amount, measure.text(amount.value))), h("td", { class: "n", title: measure.range(amount) }, measure.error(amount)), h("td", { class: "n", title: measure.sharesOf }, measure.share(row.amount), list.isOfView ? h("small", null, " of view") : null),
         of.isSpan ? h("td", { class: "n" }, measure.other(row.amount)) : null);
     });
   });
@@ -552,22 +569,24 @@ async function overTime(key, of, place) {
     return;
   }
   if (detailOf !== is) return;
-  const known = windows.filter((window) => window.amount);
+  // A window without a length has no rate.
+  const known = windows.filter((window) => window.amount && window.seconds);
   if (known.length === 0) return nothing("No window of this time has it in a list of packets and bytes.");
   const unit = of.by === "packets" ? "pkt/s" : "bit/s";
   const steps = windows.map(({ start, end, seconds, amount }) => {
-    const factor = (of.by === "packets" ? 1 : 8) / (seconds || 1);
-    return { start: Date.parse(start), end: Date.parse(end), of: amount && { value: amount.value * factor, lower: amount.lower * factor, upper: amount.upper * factor } };
+    const factor = (of.by === "packets" ? 1 : 8) / seconds;
+    return { start: Date.parse(start), end: Date.parse(end), of: seconds && amount && { value: amount.value * factor, lower: amount.lower * factor, upper: amount.upper * factor } };
   });
   const sum = (name) => windows.reduce((all, window) => all + window[name], 0);
   const [all, listed] = [sum("windows"), sum("listed")];
   const [most] = steps.map((step) => step.of).filter(Boolean).sort((one, other) => other.value - one.value);
   const text = `${grouped(listed)} of ${plural(all, "window")} ${listed === 1 ? "lists" : "list"} it, the largest with ${most.upper > most.value ? "at least " : ""}${scaled(most.value, unit)}.`;
   const together = all > windows.length ? " Neighbouring windows are drawn together." : "";
+  const leftOut = of.leftOut > 0 ? ` ${plural(of.leftOut, "window")} left out: the view asked another question then.` : "";
   const [from, to] = of.isSpan ? [of.from, of.to] : [steps[0].start, steps.at(-1).end];
   put(place.previousElementSibling, "Over time ", h("small", { class: "time" }, `${between(from, to)} UTC`));
   put(place, stepsOf(steps, { from, to, label: `Rate over time: ${text}`, text: (value) => scaled(value, unit) }),
-    h("p", { class: "hint", "data-windows": all, "data-listed": listed }, `${text}${listed < all ? " A gap is a window that does not list it." : ""}${together}`));
+    h("p", { class: "hint", "data-windows": all, "data-listed": listed }, `${text}${listed < all ? " A gap is a window that does not list it." : ""}${together}${leftOut}`));
 }
 
 // Its windows as weir remembers them, in at most so many steps of whole windows.
@@ -576,14 +595,20 @@ async function windowsOfKey(key, of) {
   const view = isStandard(key) ? undefined : lists(data.span, of.by).find((list) => list.name === of.list)?.view;
   if (!isStandard(key) && !view) return [];
   const told = await ask("api/history", { key: of.key, view, from: iso(of.from), to: iso(of.to), points: KEY_POINTS });
+  of.leftOut = told.left_out ?? 0;
   return told.windows.map((window) => ({ ...window, amount: window[of.by] }));
 }
 
 // The last reports that this page knows, in the same shape.
 function windowsOfReports(key, of) {
-  const found = (report) => lists(report, of.by).flatMap((list) => (list.counted ? [] : list.rows)).find((row) => sameKey(row.key, key));
-  return data.earlier.map((report) => {
-    const row = found(report);
+  const own = (list) => !list.counted && list.rows.some((row) => sameKey(row.key, key));
+  const asked = data.earlier.map((report) => lists(report, of.by).find(own)).findLast(Boolean);
+  const same = (report) => lists(report, of.by).find((list) => list.name === asked?.name);
+  // A view that keeps its name may have asked something else.
+  const known = data.earlier.filter((report) => same(report) && same(report).question === asked.question);
+  of.leftOut = data.earlier.filter((report) => same(report)).length - known.length;
+  return known.map((report) => {
+    const row = same(report).rows.find((one) => sameKey(one.key, key));
     return { ...report.window, windows: 1, listed: row ? 1 : 0, amount: row && ordering(row.amount, of.by) };
   });
 }
@@ -697,6 +722,7 @@ function watch() {
   const seconds = new Seconds({
     opened: () => {
       isFirst = true;
+      delay = new Delay();
       Object.assign(data, { isLive: true, broken: null });
       loadReport();
     },
@@ -708,6 +734,7 @@ function watch() {
     },
     take: (second) => {
       data.second = second;
+      delay.take(Date.parse(second.time), Date.now());
       rates.take(second);
       // Now, so that no second is missing between what is remembered and what comes.
       if (isFirst) loadPast();
@@ -721,6 +748,8 @@ function watch() {
     },
   });
   seconds.start();
+  // While none comes, nothing else draws.
+  setInterval(() => renderTrust(state()), EVERY);
   loadReport();
 }
 

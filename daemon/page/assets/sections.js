@@ -3,47 +3,17 @@
 import { bands, bar, stack } from "./chart.js";
 import { byId, estimate, h, number, put } from "./dom.js";
 import { ordering, show } from "./lists.js";
-import { bytes, clock, count, duration, grouped, mebibytes, percent, scaled } from "./units.js";
-
-const NOT_ATTACHED = new Set(["waiting", "absent", "gone", "no-default-route"]);
+import { facts, isMeasured } from "./trust.js";
+import { bytes, clock, count, duration, grouped, mebibytes, percent, rated, scaled } from "./units.js";
 
 const sum = (all, of) => all.reduce((total, one) => total + of(one), 0);
-const lostPackets = (of) => sum(Object.values(of.ledger.lost), (lost) => lost.packets);
 
-// A word of the line of trust: a mark, which is not a colour alone, and a text.
-function judged(isGood, text, attributes) {
-  return h("span", { class: isGood ? "word good" : "word bad", ...attributes }, h("i", { "aria-hidden": "true" }, isGood ? "✓" : "!"), text);
-}
-
+// The words of the line of trust. What is good or bad has a mark, which is not a colour alone.
 export function trust(report, second) {
-  const seen = sum(report.interfaces, (of) => of.ledger.seen.packets);
-  const lost = sum(report.interfaces, lostPackets);
-  const kept = seen === 0 ? 1 : 1 - lost / seen;
-  const words = [judged(lost === 0, ["kept ", number(kept, percent(kept)), ", lost ", number(lost, count(lost)), " packets"])];
-  const now = sum(second?.interfaces ?? [], (of) => of.lost?.packets ?? 0);
-  if (now > 0) words.push(judged(false, ["losing now: ", number(now, count(now)), " in the open window"]));
-  const blind = Math.max(0, ...report.interfaces.map((of) => of.blind_seconds ?? 0));
-  if (blind > 0) words.push(judged(false, `blind for ${blind.toFixed(1)} s`));
-  const sampling = Math.max(1, ...report.interfaces.map((of) => of.sampling));
-  words.push(judged(sampling === 1, sampling === 1 ? "every packet counted" : `sampled 1 in ${sampling}`));
-  const attached = report.interfaces.filter((of) => !NOT_ATTACHED.has(of.mode)).length;
-  words.push(judged(attached === report.interfaces.length, `attached ${attached} of ${report.interfaces.length}`));
-  const covered = report.interfaces.filter((of) => of.coverage !== undefined).sort((a, b) => a.coverage - b.coverage)[0];
-  if (covered) {
-    const isGood = (covered.coverage_upper ?? 1) >= 1;
-    words.push(judged(isGood, ["coverage ", number(covered.coverage, percent(covered.coverage)), isGood ? "" : ` (${covered.name})`]));
-  } else words.push(h("span", { class: "word" }, "coverage unknown"));
-  words.push(balance(report));
+  const mark = { good: h("i", { "aria-hidden": "true" }, "✓"), bad: h("i", { "aria-hidden": "true" }, "!") };
+  const words = facts(report.interfaces, second).map(({ text, verdict }) => h("span", { class: `word ${verdict}`, "data-fact": verdict }, mark[verdict]?.cloneNode(true), text));
   if (report.addresses) words.push(h("span", { class: "word" }, report.addresses === "none" ? "addresses are hidden" : "addresses are masked to networks"));
   return words;
-}
-
-// Whether seen = attributed + sampled out + skipped + lost, for each interface, in packets and in bytes.
-function balance(report) {
-  const adds = ({ ledger }, unit) => ledger.seen[unit] === ledger.attributed[unit] + ledger.sampled_out[unit]
-    + sum(Object.values(ledger.skipped), (of) => of[unit]) + sum(Object.values(ledger.lost), (of) => of[unit]);
-  const isBalanced = report.interfaces.every((of) => adds(of, "packets") && adds(of, "bytes"));
-  return judged(isBalanced, isBalanced ? "ledger balanced" : "ledger not balanced");
 }
 
 export function troubles(report, second) {
@@ -125,6 +95,7 @@ export function ledger(report, of) {
   const shown = parts.filter((part) => part.tally.packets > 0 || part.name === "attributed");
   const share = (tally) => (seen.packets === 0 ? 0 : tally.packets / seen.packets);
   const label = shown.map((part) => `${part.text} ${percent(share(part.tally))}`).join(", ");
+  const repeated = add((one) => one.repeated);
   const row = (name, text, tally, kind) => h("tr", { "data-part": name },
     h("th", { scope: "row" }, kind ? h("i", { class: `key ${kind}`, "aria-hidden": "true" }) : null, text),
     h("td", null, number(tally.packets, grouped(tally.packets))), h("td", null, number(tally.bytes, bytes(tally.bytes))),
@@ -132,10 +103,20 @@ export function ledger(report, of) {
   return [
     stack(shown.map((part) => ({ ...part, value: part.tally.packets, title: `${part.text}: ${grouped(part.tally.packets)} packets` })), seen.packets, `Of ${grouped(seen.packets)} packets: ${label}`),
     h("table", { class: "ledger" },
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, h("span", { class: "quiet" }, "part")), ["packets", "bytes", "share"].map((name) => h("th", { scope: "col" }, name)))),
-      h("tbody", null, row("seen", "seen", seen), shown.map((part) => row(part.name, part.text, part.tally, part.class)),
+      h("thead", null, h("tr", null, h("th", { scope: "col" }, h("span", { class: "quiet" }, "part")), ["packets", "bytes", "of packets"].map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", null, row("seen", "seen", seen), repeated.packets > 0 ? row("repeated", "of these, in totals by another interface", repeated) : null, shown.map((part) => row(part.name, part.text, part.tally, part.class)),
         isNothingLost ? row("lost", `lost (${lost.length} reasons)`, { packets: 0, bytes: 0 }, "lost") : null)),
+    added(chosen, repeated),
   ];
+}
+
+// What a ledger of several interfaces adds up.
+function added(chosen, repeated) {
+  const missing = chosen.filter((one) => !isMeasured(one.mode)).map((one) => `${ledgerName(one)} (${one.mode})`);
+  const unknown = missing.length > 0 ? ` What ${missing.join(", ")} carried is unknown.` : "";
+  if (chosen.length < 2) return unknown ? h("p", { class: "hint" }, unknown.trim()) : null;
+  const twice = repeated.packets > 0 ? ` ${grouped(repeated.packets)} packets passed two of them: here they count on both, and once in the line above and in the lists.` : "";
+  return h("p", { class: "hint", "data-added": chosen.length }, `The sum of ${chosen.length} ledgers.${twice}${unknown}`);
 }
 
 export const ledgerName = (of) => `${of.name}${of.direction ? ` ${of.direction}` : ""}`;
@@ -147,11 +128,11 @@ export function mix(report) {
     ["Protocol", [["TCP", "tcp_packets"], ["UDP", "udp_packets"], ["ICMP", "icmp_packets"], ["other IP", "other_packets"]]],
   ];
   const share = (value) => (of.packets ? value / of.packets : 0);
-  return rows.map(([title, parts]) => [
+  return [h("p", { class: "hint" }, "Shares of all packets."), rows.map(([title, parts]) => [
     stack(parts.map(([name, field], nth) => ({ name, class: `mix${nth}`, value: of[field], title: `${name}: ${percent(share(of[field]))} of packets` })), of.packets,
       `${title}, of packets: ${parts.map(([name, field]) => `${name} ${percent(share(of[field]))}`).join(", ")}`),
     h("p", { class: "legend" }, parts.map(([name, field], nth) => h("span", { "data-field": field }, h("i", { class: `key mix${nth}`, "aria-hidden": "true" }), `${name} `, number(of[field], percent(share(of[field]))), of.bounds?.[field] && of.bounds[field].lower !== of.bounds[field].upper ? ` (${percent(share(of.bounds[field].lower))} – ${percent(share(of.bounds[field].upper))})` : ""))),
-  ]);
+  ])];
 }
 
 export function cost(report) {
@@ -161,8 +142,9 @@ export function cost(report) {
   const rows = [];
   const row = (name, value, text, note) => rows.push(h("tr", { "data-cost": name }, h("th", { scope: "row" }, name), h("td", null, value === null ? text : number(value, text), note ? h("small", null, ` ${note}`) : null)));
   if (own.cpu_ns_per_packet !== undefined) {
-    const share = (own.cpu_ns_per_packet * seen) / (report.window.seconds * 1e9);
-    row("CPU", own.cpu_ns_per_packet, `${Math.round(own.cpu_ns_per_packet)} ns a packet`, `${percent(share)} of a core`);
+    const { seconds } = report.window;
+    const share = seconds ? `${percent((own.cpu_ns_per_packet * seen) / (seconds * 1e9))} of a core` : null;
+    row("CPU", own.cpu_ns_per_packet, `${Math.round(own.cpu_ns_per_packet)} ns a packet`, share);
   }
   if (own.kernel_ns_per_packet !== undefined) row("in the kernel", own.kernel_ns_per_packet, `${Math.round(own.kernel_ns_per_packet)} ns a packet`);
   if (own.rss_bytes !== undefined) row("memory", own.rss_bytes, mebibytes(own.rss_bytes), `of ${mebibytes(own.memory_bytes)} planned`);
@@ -184,12 +166,12 @@ export class Measure {
     this.list = list;
     this.by = by;
     this.isSpan = isSpan;
-    this.seconds = seconds || 1;
+    this.seconds = seconds;
   }
 
   text(value) {
     if (this.list.counted) return count(value);
-    return this.by === "packets" ? scaled(value / this.seconds, "pkt/s") : scaled((value * 8) / this.seconds, "bit/s");
+    return rated(value, this.by, this.seconds);
   }
 
   // How far the truth may be from the number, in short. Most numbers are lower bounds: the truth is not below them.
@@ -219,6 +201,9 @@ export class Measure {
     return whole ? percent(ordering(amount, this.by).value / whole) : "";
   }
 
+  // Of what the shares are.
+  get sharesOf() { return this.list.isOfView ? "of view" : "of all"; }
+
   // Beside the rate: how much it was in a span, and else its rate in the other unit.
   get besides() { return this.isSpan ? "total" : this.by === "packets" ? "bytes" : "packets"; }
 
@@ -231,7 +216,7 @@ export class Measure {
     }
     const packets = this.by !== "packets";
     const of = packets ? amount.packets : amount.bytes;
-    return number(of.value, packets ? scaled(of.value / this.seconds, "pkt/s") : scaled((of.value * 8) / this.seconds, "bit/s"));
+    return number(of.value, rated(of.value, packets ? "packets" : "bytes", this.seconds));
   }
 
   about() {
@@ -248,7 +233,7 @@ const CHUNK = 40;
 const BUDGET = 8;
 const SCREENFUL = 40;
 // The classes of columns of another width.
-const COLUMNS = { total: "other total", rate: "strong", error: "error", share: "share", packets: "other", bytes: "other" };
+const COLUMNS = { total: "other total", rate: "strong", error: "error", "of all": "share", "of view": "share", packets: "other", bytes: "other" };
 
 // A list as a table. Its rows are made by parts, and only as far as the reader has come, so that a long list does not hold
 // up the page.
@@ -281,7 +266,7 @@ export class Table {
       put(this.place, h("p", { class: "empty" }, empty));
       return;
     }
-    const columns = list.counted ? [list.view ? "count" : list.counted, "error"] : ["rate", "error", "share", measure.besides];
+    const columns = list.counted ? [list.view ? "count" : list.counted, "error"] : ["rate", "error", measure.sharesOf, measure.besides];
     const shape = `${list.name} ${columns} ${show(rows[0].key).length}`;
     if (!this.body || this.shape !== shape) {
       this.shape = shape;
@@ -349,7 +334,7 @@ export class Table {
       cell("scale", bar(of, full, measure.range(of))),
       cell("n strong", estimate(of, measure.text(of.value))),
       h("td", { class: "n error", role: "cell", title: measure.range(of) }, measure.error(of)),
-      columns.includes("share") ? cell("n share", measure.share(amount)) : null,
+      columns.includes(measure.sharesOf) ? cell("n share", measure.share(amount)) : null,
       columns.length > 3 ? cell(`n ${COLUMNS[measure.besides]}`, measure.other(amount)) : null);
   }
 

@@ -3,7 +3,7 @@
 const PREFIXES = ["k", "M", "G", "T", "P", "E"];
 
 // A number with so many decimals, 0 or 1. A tie goes to the even digit, as in Rust, and not away from zero.
-function fixed(number, decimals) {
+export function fixed(number, decimals) {
   const parts = number * (decimals ? 4 : 2);
   const isTie = Number.isInteger(parts) && parts % 2 !== 0;
   if (!isTie) return number.toFixed(decimals);
@@ -26,6 +26,12 @@ export function scaled(value, unit = "") {
 
 export const count = (value) => scaled(value);
 export const bytes = (value) => scaled(value, "B");
+
+// A rate of so many bytes or packets over so many seconds. Where there is no time, there is no rate, but the number.
+export function rated(value, by, seconds) {
+  if (!(seconds > 0)) return by === "packets" ? scaled(value, "pkt") : bytes(value);
+  return by === "packets" ? scaled(value / seconds, "pkt/s") : scaled((value * 8) / seconds, "bit/s");
+}
 
 // A number with its digits in groups of three.
 export const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");

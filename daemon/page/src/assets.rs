@@ -45,6 +45,7 @@ assets! {
     "/icon.svg": "image/svg+xml", "icon.svg";
     "/page.js": SCRIPT, "page.js";
     "/sections.js": SCRIPT, "sections.js";
+    "/trust.js": SCRIPT, "trust.js";
     "/chart.js": SCRIPT, "chart.js";
     "/lists.js": SCRIPT, "lists.js";
     "/source.js": SCRIPT, "source.js";

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{Request, State},
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
 
-use weir_http::host;
+use weir_http::{ClientSlot, host};
 
-use crate::token::Token;
+use crate::token::{Lock, Token};
 
 /// What a browser may do with an answer: load the page's own files, ask this weir, and nothing else. There is no
 /// `unsafe-inline`, so even if text gets into the page as markup by mistake, it runs no code.
@@ -41,7 +41,7 @@ pub struct Advice {
 /// The conditions of every request.
 #[derive(Debug)]
 pub struct Guard {
-    token: Option<Token>,
+    lock: Option<Lock>,
     /// Names of this machine, besides localhost and addresses.
     hosts: Vec<String>,
     advice: Advice,
@@ -50,8 +50,8 @@ pub struct Guard {
 impl Guard {
     /// Accepts requests with the token, if there is one, that are addressed to an address, to localhost or to one of
     /// these names.
-    pub const fn new(token: Option<Token>, hosts: Vec<String>, advice: Advice) -> Self {
-        Self { token, hosts, advice }
+    pub fn new(token: Option<Token>, hosts: Vec<String>, advice: Advice) -> Self {
+        Self { lock: token.map(Lock::new), hosts, advice }
     }
 
     /// Has every request pass this guard, whatever its path.
@@ -66,14 +66,13 @@ impl Guard {
         host::is_own(name) || self.hosts.iter().any(|own| name.eq_ignore_ascii_case(own))
     }
 
-    fn refusal(&self, request: &Request) -> Option<Response> {
-        if !self.knows_host(request.headers().get(header::HOST)) {
+    async fn refusal(&self, client: &ClientSlot, headers: &HeaderMap) -> Option<Response> {
+        if !self.knows_host(headers.get(header::HOST)) {
             let advice = self.advice.host;
             let why = format!("weir does not know this host name: use an address or localhost, or {advice}\n");
             return Some((StatusCode::MISDIRECTED_REQUEST, why).into_response());
         }
-        let token = self.token.as_ref()?;
-        if request.headers().get(header::AUTHORIZATION).is_some_and(|header| token.is_in(header)) {
+        if self.lock.as_ref()?.opens(headers.get(header::AUTHORIZATION), client).await {
             return None;
         }
         let ask = [(header::WWW_AUTHENTICATE, "Basic realm=\"weir: the password is the token\", charset=\"UTF-8\"")];
@@ -82,8 +81,13 @@ impl Guard {
     }
 }
 
-async fn pass(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let mut response = match guard.refusal(&request) {
+async fn pass(
+    State(guard): State<Arc<Guard>>,
+    Extension(client): Extension<Arc<ClientSlot>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = match guard.refusal(&client, request.headers()).await {
         Some(refusal) => refusal,
         None => next.run(request).await,
     };

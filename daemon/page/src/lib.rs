@@ -1,8 +1,8 @@
 //! What the pages of weir in a browser share: that of a running weir, and that of the collector.
 //!
 //! [`assets`] are the files, which no build step makes. A [`Guard`] decides who may ask, and tells the browser what it
-//! may do with an answer. [`query`] reads the parameters of an address. [`Answers`] is a thread that answers one
-//! question after the other, and [`body`] sends a few answers at a time.
+//! may do with an answer. Who guesses a token waits (`guesses`). [`query`] reads the parameters of an address.
+//! [`Answers`] is a thread that answers one question after the other, and [`body`] sends a few answers at a time.
 
 #![forbid(unsafe_code)]
 
@@ -10,11 +10,12 @@ mod answers;
 pub mod assets;
 pub mod body;
 mod guard;
+mod guesses;
 pub mod query;
 mod token;
 
 pub use self::{
     answers::{Answerer, Answers, Refusal},
     guard::{Advice, Guard},
-    token::{Token, TokenError},
+    token::{Lock, Token, TokenError},
 };

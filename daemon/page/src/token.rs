@@ -7,14 +7,20 @@ use std::{
     fmt,
     io::{self, Read},
     path::Path,
+    sync::{Mutex, PoisonError},
 };
 
 use axum::http::HeaderValue;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
+use tokio::time::sleep;
+use tracing::warn;
 use weir_config::Exposed;
-use weir_system::plain_file::open_regular;
+use weir_http::ClientSlot;
+use weir_system::{clock, plain_file::open_regular};
+
+use crate::guesses::Guesses;
 
 /// The length of a token in bytes. A shorter one can be guessed.
 const BYTES_MIN: usize = 16;
@@ -48,6 +54,36 @@ pub enum TokenError {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
+    }
+}
+
+/// Lets only requests with the token pass.
+#[derive(Debug)]
+pub struct Lock {
+    token: Token,
+    guesses: Mutex<Guesses>,
+}
+
+impl Lock {
+    /// A lock that this token opens.
+    pub fn new(token: Token) -> Self {
+        Self { token, guesses: Mutex::default() }
+    }
+
+    /// Whether the header `Authorization` of a client has the token. If it has a wrong one, the answer takes longer
+    /// with each.
+    pub async fn opens(&self, header: Option<&HeaderValue>, client: &ClientSlot) -> bool {
+        let Some(header) = header else { return false };
+        if self.token.is_in(header) {
+            return true;
+        }
+        let guesses = self.guesses.lock();
+        let delay = guesses.unwrap_or_else(PoisonError::into_inner).delay(client.address(), clock::now().monotonic);
+        if !delay.is_zero() {
+            warn!(client = %client.address(), "a client sends wrong tokens: its refusals are delayed");
+            sleep(delay).await;
+        }
+        false
     }
 }
 

@@ -1,26 +1,22 @@
 //! The datapath of a replay: the userspace counterpart of the kernel program, or the kernel program itself.
 
-use weir_common::ledger::Tally;
+use weir_common::ledger::{Tally, Uncertain};
 use weir_datapath::{KernelError, capture::Packet, rates::WindowSeconds, userspace::Buffer};
 use weir_measure::{order::Closed, shard::Shard, userspace::UserspaceAggregator};
 
 /// Counts packets into records, in userspace or in the kernel.
 pub trait Datapath {
-    /// Measures a packet.
-    fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError>;
+    /// Measures a packet, which brings this uncertainty.
+    fn measure(&mut self, packet: &Packet<'_>, uncertain: Option<Uncertain>) -> Result<(), KernelError>;
     /// Closes the window, whose seconds are `cut`, and continues with the empty shard `spare`.
     fn close(&mut self, spare: Box<Shard>, cut: &WindowSeconds) -> Result<Closed, KernelError>;
 }
 
 impl Datapath for UserspaceAggregator {
-    fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
-        let &Packet { time_ns: _, link, wire_bytes, captured } = packet;
+    fn measure(&mut self, packet: &Packet<'_>, uncertain: Option<Uncertain>) -> Result<(), KernelError> {
+        let &Packet { link, wire_bytes, captured, .. } = packet;
         let (tally, tick, second) = (Tally::new(1, u64::from(wire_bytes)), tick(packet), second(packet));
-        Self::measure(
-            self,
-            0,
-            &Buffer { headers: captured, link, tally, uncertain: None, tick, second, repeated: false },
-        );
+        Self::measure(self, 0, &Buffer { headers: captured, link, tally, uncertain, tick, second, repeated: false });
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aya::programs::Xdp;
 use weir_common::{
     control::{Feeds, ReplayHeader},
-    ledger::Tally,
+    ledger::{Tally, Uncertain},
 };
 use weir_datapath::{
     KernelError, Parts, Ring,
@@ -37,6 +37,8 @@ pub struct KernelDatapath<'a> {
     undrained: u32,
     /// Seconds by capture time, which the kernel's counters do not have.
     seconds: Seconds,
+    /// What is uncertain about the packets of the open window. The kernel's program counts what it is given.
+    uncertain: Uncertain,
 }
 
 impl<'a> KernelDatapath<'a> {
@@ -52,12 +54,13 @@ impl<'a> KernelDatapath<'a> {
             frame: Vec::with_capacity(HEADER + FRAME_MAX),
             undrained: 0,
             seconds: Seconds::default(),
+            uncertain: Uncertain::default(),
         })
     }
 }
 
 impl Datapath for KernelDatapath<'_> {
-    fn measure(&mut self, packet: &Packet<'_>) -> Result<(), KernelError> {
+    fn measure(&mut self, packet: &Packet<'_>, uncertain: Option<Uncertain>) -> Result<(), KernelError> {
         let captured = &packet.captured[..packet.captured.len().min(FRAME_MAX)];
         let header = ReplayHeader {
             wire_bytes: packet.wire_bytes,
@@ -74,6 +77,7 @@ impl Datapath for KernelDatapath<'_> {
         let context = [HEADER as u32, self.frame.len() as u32, 0, 0, 0, 0];
         test_run(self.program, "replay", &self.frame, Some(context.as_bytes()))?;
         self.seconds.count(second(packet), Tally::new(1, packet.wire_bytes.into()));
+        self.uncertain.add(uncertain.unwrap_or_default());
         self.undrained += 1;
         if self.undrained == PACKETS_PER_DRAIN {
             self.undrained = 0;
@@ -86,6 +90,9 @@ impl Datapath for KernelDatapath<'_> {
         let mut closed = self.aggregator.close(spare)?;
         closed.rate = closed.edge.sampling.1;
         closed.edge.add_rates(vec![self.seconds.close(cut)]);
+        if let Some(counters) = closed.edge.counters.first_mut() {
+            counters.uncertain.add(std::mem::take(&mut self.uncertain));
+        }
         Ok(closed)
     }
 }

@@ -5,6 +5,7 @@
 
 mod datapath;
 mod kernel;
+mod notes;
 mod progress;
 mod timeline;
 
@@ -21,9 +22,16 @@ use weir_common::{control::Feeds, ledger::Tally};
 use weir_config::{Config, KeyError, names::GeoError, rule::Rule};
 use weir_datapath::{
     Kernel, KernelError, Plan,
-    capture::{Broken, Packet, input, merge::Merge, packet_buffer::PacketBuffer},
+    capture::{
+        Broken, Packet,
+        buffers::Buffers,
+        input,
+        merge::Merge,
+        packet_buffer::PacketBuffer,
+        span::{Covered, Stretch},
+    },
     cpu::{Cpus, PinError, online_cpus, pin},
-    interface::{Counts, MeasuredInterface},
+    interface::MeasuredInterface,
     rates::{Then, WindowSeconds},
 };
 use weir_measure::{
@@ -36,7 +44,7 @@ use weir_measure::{
     window::Span,
 };
 use weir_report::{
-    Report,
+    Report, Strays,
     alerting::Alerts,
     closing::{Closing, Times},
     observer::Observer,
@@ -48,6 +56,7 @@ use weir_system::clock;
 use self::{
     datapath::Datapath,
     kernel::KernelDatapath,
+    notes::Notes,
     progress::Progress,
     timeline::{HOLD_NS, ReplayWindow, Timeline, WindowChange},
 };
@@ -63,10 +72,10 @@ pub enum Windows {
 
 impl Windows {
     /// The alert rules for such windows.
-    fn alerts(self, rules: &[Rule]) -> Alerts {
+    fn alerts(self, rules: &[Rule], views: &Views) -> Alerts {
         match self {
-            Self::All => Alerts::of_any_length(rules),
-            Self::Every(interval) => Alerts::new(rules, interval),
+            Self::All => Alerts::of_any_length(rules, views),
+            Self::Every(interval) => Alerts::new(rules, views, interval),
         }
     }
 }
@@ -198,10 +207,15 @@ pub fn replay_to(
     let cpus = Cpus::of(1);
     let plan = Plan { interfaces: 1, ..Plan::new(config, key.derive("flow cache"), &cpus) };
     let memory_bytes = planned_memory(config, &views, &cpus);
+    let alerts = options.windows.alerts(&config.alerts.rules, &views);
     let run = Run {
         windows: options.windows,
         timeline: Timeline::new(options.windows),
         buffer: PacketBuffer::default(),
+        strays: PacketBuffer::default(),
+        outside: None,
+        offloads: Buffers::default(),
+        notes: Notes::default(),
         interface,
         spare: Some(spare),
         closing: Closing {
@@ -216,7 +230,7 @@ pub fn replay_to(
             memory_bytes,
             cpu_time: clock::cpu_time(),
             last: None,
-            alerts: options.windows.alerts(&config.alerts.rules),
+            alerts,
             exporter: SketchExporter::new(config.export.clone()),
         },
         listener,
@@ -249,6 +263,13 @@ struct Run<'a> {
     /// Packets of later windows, while the open window may still get packets. Also packets without a time that come
     /// before the first packet with a time.
     buffer: PacketBuffer,
+    /// Strays whose windows have not been open.
+    strays: PacketBuffer,
+    /// Strays of one window over everything.
+    outside: Option<Stretch>,
+    /// Which captured packets were several on the wire.
+    offloads: Buffers,
+    notes: Notes,
     interface: String,
     spare: Option<Box<Shard>>,
     closing: Closing,
@@ -266,6 +287,7 @@ impl Run<'_> {
         let mut merge = Merge::new(files);
         let mut count = 0_u64;
         while let Some(packet) = merge.next_packet() {
+            let packet = Packet { split: self.offloads.look(&packet), ..packet };
             self.count(&packet)?;
             self.take(&packet, &mut datapath)?;
             count += 1;
@@ -280,7 +302,7 @@ impl Run<'_> {
         }
         // Without any capture there is no report. An empty capture gets an empty report.
         if merge.captures() > 0 {
-            self.end(&mut datapath)?;
+            self.end(merge.covered(), &mut datapath)?;
         }
         Ok(merge.into_broken())
     }
@@ -288,8 +310,8 @@ impl Run<'_> {
     /// Counts a packet in the second of its time.
     fn count(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         const NS: u64 = 1_000_000_000;
-        let one = Tally::new(1, u64::from(packet.wire_bytes));
-        let second = packet.time_ns.map(|time_ns| time_ns / NS);
+        let one = packet.tally();
+        let second = packet.time_ns.filter(|_| !packet.stray).map(|time_ns| time_ns / NS);
         let (current, counted) = self.second.get_or_insert((second.unwrap_or(0), Tally::default()));
         match second.filter(|second| second > current) {
             None => counted.add(one),
@@ -303,6 +325,9 @@ impl Run<'_> {
 
     /// Measures a packet, or holds it until its window opens.
     fn take(&mut self, packet: &Packet<'_>, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        if packet.stray {
+            return self.take_stray(packet, datapath);
+        }
         if self.timeline.has(packet.time_ns) {
             return self.measure(packet, datapath);
         }
@@ -313,6 +338,47 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Measures a stray, or holds it until its window opens. In one window over everything, it belongs to no second.
+    fn take_stray(&mut self, packet: &Packet<'_>, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        if self.windows == Windows::All {
+            let untimed = Packet { time_ns: None, ..*packet };
+            match self.timeline.open_ns() {
+                Some(_) => self.feed(&untimed, datapath)?,
+                None => self.strays.push(&untimed),
+            }
+            return Ok(());
+        }
+        if packet.time_ns.is_some_and(|time_ns| self.timeline.contains(time_ns)) {
+            return self.feed(packet, datapath);
+        }
+        self.strays.push(packet);
+        if self.strays.is_full() {
+            let home = self.timeline.open_ns();
+            self.visit_strays(datapath)?;
+            if let Some(home) = home {
+                self.visit(home.start, datapath)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures all strays that are held, in windows of their own.
+    fn visit_strays(&mut self, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        while let Some(stray) = self.strays.pop() {
+            if let Some(time_ns) = stray.packet().time_ns {
+                self.visit(time_ns, datapath)?;
+            }
+            self.feed(&stray.packet(), datapath)?;
+        }
+        Ok(())
+    }
+
+    /// Opens the window of this time, whatever time it is, with the other strays that belong to it.
+    fn visit(&mut self, time_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        let turn = self.timeline.visit(time_ns);
+        self.turn(turn, datapath)
     }
 
     /// Whether a packet of this time lets the window of the earliest held packet start: the open window is over, and
@@ -341,24 +407,47 @@ impl Run<'_> {
             Some(time_ns) => self.timeline.turn(time_ns),
             None => self.timeline.untimed().map_or(WindowChange::Stay, WindowChange::Begin),
         };
+        self.turn(turn, datapath)?;
+        self.feed(packet, datapath)
+    }
+
+    /// Measures a packet in the open window, as the packets that it was on the wire.
+    fn feed(&mut self, packet: &Packet<'_>, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+        let mut uncertain = packet.uncertain();
+        packet.each(|one| datapath.measure(one, uncertain.take()))?;
+        self.notes.add(packet);
+        Ok(())
+    }
+
+    /// Opens the next window if it is time. Packets that wait for it and cannot open it themselves are in it.
+    fn turn(&mut self, turn: WindowChange, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         match turn {
-            WindowChange::Stay => {}
+            WindowChange::Stay => return Ok(()),
             WindowChange::Begin(start_ns) => {
                 self.begin(start_ns, datapath)?;
                 while let Some(untimed) = self.buffer.pop_untimed() {
                     self.timeline.untimed();
-                    datapath.measure(&untimed.packet())?;
+                    self.feed(&untimed.packet(), datapath)?;
+                }
+                while let Some(stray) = self.strays.pop_untimed() {
+                    self.feed(&stray.packet(), datapath)?;
                 }
             }
             WindowChange::Next(over, start_ns) => self.close(over, start_ns, datapath)?,
         }
-        Ok(datapath.measure(packet)?)
+        let Some(open_ns) = self.timeline.open_ns() else { return Ok(()) };
+        while let Some(stray) = self.strays.pop_within(open_ns.clone()) {
+            self.feed(&stray.packet(), datapath)?;
+        }
+        Ok(())
     }
 
-    /// Closes the last window.
-    fn end(&mut self, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
+    /// Closes the last window. `covered` is the time of all captures.
+    fn end(&mut self, covered: Covered, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         while self.let_go(datapath)? {}
-        let last = self.timeline.end();
+        self.visit_strays(datapath)?;
+        let last = self.timeline.end(covered.span);
+        self.outside = covered.strays.filter(|_| self.windows == Windows::All);
         self.closing.exporter.end();
         self.close(last, last.end_ns, datapath)
     }
@@ -385,6 +474,7 @@ impl Run<'_> {
             begin: Duration::from_nanos(over.start_ns),
             end: Duration::from_nanos(over.end_ns),
         };
+        let notes = std::mem::take(&mut self.notes);
         let capture = MeasuredInterface {
             slot: 0,
             name: self.interface.clone(),
@@ -392,15 +482,20 @@ impl Run<'_> {
             index: None,
             alias: None,
             mode: "replay",
-            counts: Counts::Packets,
+            counts: notes.counts(),
             direction: None,
             feeds: Feeds::All.name(),
             coverage: None,
             coverage_bytes: None,
             blind: None,
-            trouble: None,
+            trouble: notes.trouble(),
         };
-        let report = self.closing.report(&mut window, times.span, Vec::new(), None, |_| vec![capture], Vec::new())?;
+        let mut report =
+            self.closing.report(&mut window, times.span, Vec::new(), None, |_| vec![capture], Vec::new())?;
+        report.window.strays = self.outside.map(strays);
+        if let Some(capture) = report.interfaces.first_mut() {
+            capture.unread_link_types = notes.unread();
+        }
         self.closing.rotate(times);
         if let Windows::Every(interval) = self.windows {
             self.closing.pass(times.end, Duration::from_nanos(next_ns), interval);
@@ -428,14 +523,19 @@ fn time(ns: u64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX)
 }
 
+fn strays(outside: Stretch) -> Strays {
+    let Stretch { packets, first_ns, last_ns } = outside;
+    Strays { packets, earliest: time(first_ns), latest: time(last_ns) }
+}
+
 /// Reports have microseconds: the window ends after the microsecond of the last packet, and so after its start.
 fn span(over: ReplayWindow) -> Span {
-    let ReplayWindow { start_ns, end_ns, late, untimed, set_back_ns } = over;
+    let ReplayWindow { start_ns, end_ns, length, late, untimed, set_back_ns } = over;
     let back = |ns| -SignedDuration::try_from(Duration::from_nanos(ns)).unwrap_or(SignedDuration::MAX);
     Span {
         start: time(start_ns),
         end: time(end_ns.div_ceil(1_000).saturating_mul(1_000)),
-        length: Duration::from_nanos(end_ns.saturating_sub(start_ns)),
+        length,
         clock_step: set_back_ns.map(back),
         late_packets: Some(late),
         untimed_packets: (untimed > 0).then_some(untimed),

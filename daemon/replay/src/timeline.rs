@@ -7,12 +7,20 @@
 //!   starts only when a packet arrives that is [`HOLD_NS`] later than its first one, because packets may still come for
 //!   an earlier window. Windows without packets are skipped.
 //! - A packet from before the open window joins it, and counts as late.
-//! - If only late packets arrive, the capture's clock was set back, or one packet had a timestamp far in the future.
-//!   After [`LATE_MAX`] of them in a row that also cover the length of a window, windows follow their time.
+//! - If only late packets arrive, the capture's clock was set back. After [`LATE_MAX`] of them in a row that also cover the
+//!   length of a window, windows follow their time. A packet that is farther back than packets can be out of order
+//!   ([`BEHIND_NS`]) shows it at once, because it is no stray.
 //! - A packet without a time belongs to whatever window is open.
 //!
-//! So a packet far in the future waits for its time, or for the end. Timestamps that jump back and forth cost at most
-//! one window per [`LATE_MAX`] packets, however far they jump.
+//! Strays, packets whose time is far from that of the packets around them, do not advance time. Their windows are those
+//! of their own time, which are [visited](Timeline::visit) last, unless one of them opens before.
+
+use std::{ops::Range, time::Duration};
+
+use weir_datapath::capture::{
+    span::Stretch,
+    strays::{AHEAD_NS, BEHIND_NS},
+};
 
 use super::Windows;
 
@@ -20,7 +28,7 @@ use super::Windows;
 pub const LATE_MAX: u64 = 100;
 
 /// A window is over when a packet arrives this much later, in nanoseconds.
-pub const HOLD_NS: u64 = 10_000_000_000;
+pub const HOLD_NS: u64 = AHEAD_NS;
 
 /// A window, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +37,8 @@ pub struct ReplayWindow {
     pub start_ns: u64,
     /// The first nanosecond after it; if one window covers everything, the first after the latest packet.
     pub end_ns: u64,
+    /// For how long packets could come; zero if that is not known.
+    pub length: Duration,
     /// Late packets: from before the window.
     pub late: u64,
     /// Packets without a time.
@@ -120,11 +130,7 @@ impl Timeline {
         let Some(open) = &mut self.open else {
             return WindowChange::Begin(self.begin(time_ns).start_ns);
         };
-        let Some(interval_ns) = self.interval_ns else {
-            open.start_ns = open.start_ns.min(time_ns);
-            open.end_ns = open.end_ns.max(time_ns + 1);
-            return WindowChange::Stay;
-        };
+        let Some(interval_ns) = self.interval_ns else { return WindowChange::Stay };
         if time_ns >= open.end_ns {
             return self.next(time_ns, None);
         }
@@ -134,7 +140,8 @@ impl Timeline {
             return WindowChange::Stay;
         }
         self.row = self.row.and(time_ns);
-        if self.row.packets > LATE_MAX && self.row.latest_ns - self.row.earliest_ns >= interval_ns {
+        let is_row = self.row.packets > LATE_MAX && self.row.latest_ns - self.row.earliest_ns >= interval_ns;
+        if is_row || time_ns.saturating_add(BEHIND_NS) < open.start_ns {
             let set_back_ns = self.latest_ns.saturating_sub(time_ns);
             return self.next(time_ns, Some(set_back_ns));
         }
@@ -142,9 +149,34 @@ impl Timeline {
         WindowChange::Stay
     }
 
-    /// The last window; if there was no packet, one at the Unix epoch.
-    pub fn end(self) -> ReplayWindow {
-        self.open.unwrap_or_else(|| self.window_of(0))
+    /// Goes to the window of this time, whatever time it is.
+    pub fn visit(&mut self, time_ns: u64) -> WindowChange {
+        if self.contains(time_ns) { WindowChange::Stay } else { self.next(time_ns.min(LATEST_NS), None) }
+    }
+
+    /// Whether this time is within the open window.
+    pub fn contains(&self, time_ns: u64) -> bool {
+        self.open_ns().is_some_and(|open_ns| open_ns.contains(&time_ns.min(LATEST_NS)))
+    }
+
+    /// The time of the open window.
+    pub fn open_ns(&self) -> Option<Range<u64>> {
+        self.open.map(|open| open.start_ns..open.end_ns)
+    }
+
+    /// The last window; if there was no packet, one at the Unix epoch. If it is the only one, it has the time that the
+    /// captures cover.
+    pub fn end(self, covered: Option<Stretch>) -> ReplayWindow {
+        let last = self.open.unwrap_or_else(|| self.window_of(0));
+        match covered.filter(|_| self.interval_ns.is_none()) {
+            Some(all) => ReplayWindow {
+                start_ns: all.first_ns.min(LATEST_NS),
+                end_ns: all.last_ns.min(LATEST_NS) + 1,
+                length: length(all),
+                ..last
+            },
+            None => last,
+        }
     }
 
     fn next(&mut self, time_ns: u64, set_back_ns: Option<u64>) -> WindowChange {
@@ -166,8 +198,19 @@ impl Timeline {
     fn window_of(&self, time_ns: u64) -> ReplayWindow {
         let interval_ns = self.interval_ns.unwrap_or(1);
         let start_ns = time_ns - time_ns % interval_ns;
-        ReplayWindow { start_ns, end_ns: start_ns.saturating_add(interval_ns), late: 0, untimed: 0, set_back_ns: None }
+        let end_ns = start_ns.saturating_add(interval_ns);
+        let length = self.interval_ns.map_or(Duration::ZERO, |_| Duration::from_nanos(end_ns - start_ns));
+        ReplayWindow { start_ns, end_ns, length, late: 0, untimed: 0, set_back_ns: None }
     }
+}
+
+/// The time for rates of all packets together. Only the time between the first packet and the last one is known, so their
+/// rate over it is too high by up to one packet: a short time needs many packets to be worth a rate.
+const fn length(all: Stretch) -> Duration {
+    const LONG: Duration = Duration::from_secs(1);
+    const MANY: u64 = 100;
+    let between = Duration::from_nanos(all.last_ns - all.first_ns);
+    if between.as_nanos() >= LONG.as_nanos() || all.packets >= MANY { between } else { Duration::ZERO }
 }
 
 impl Row {
@@ -189,7 +232,7 @@ mod tests {
     const DAY: u64 = 24 * HOUR;
     const TEN: Windows = Windows::Every(Duration::from_secs(10));
 
-    /// The windows of packets at these times, each with its start, late packets and how far the clock was set back.
+    /// The windows of packets at these times.
     fn windows(windows: Windows, times: impl IntoIterator<Item = u64>) -> Vec<ReplayWindow> {
         let mut timeline = Timeline::new(windows);
         let mut over = Vec::new();
@@ -198,13 +241,20 @@ mod tests {
                 over.push(stretch);
             }
         }
-        over.push(timeline.end());
+        over.push(timeline.end(None));
         assert!(over.iter().all(|window| window.end_ns > window.start_ns), "{over:?}");
         over
     }
 
     fn stretch(start_ns: u64, late: u64) -> ReplayWindow {
-        ReplayWindow { start_ns, end_ns: start_ns + 10 * SECOND, late, untimed: 0, set_back_ns: None }
+        ReplayWindow {
+            start_ns,
+            end_ns: start_ns + 10 * SECOND,
+            length: Duration::from_secs(10),
+            late,
+            untimed: 0,
+            set_back_ns: None,
+        }
     }
 
     #[test]
@@ -215,55 +265,47 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_jump_back_and_forth_share_a_window() {
-        let times = (0..5_000).map(|nth| DAY + (nth % 2) * 2 * HOUR + nth);
-        assert_eq!(windows(TEN, times), [stretch(DAY, 0), stretch(DAY + 2 * HOUR, 2_499)]);
+    fn packets_that_jump_back_and_forth_within_a_minute_share_a_window() {
+        let times = (0..5_000).map(|nth| DAY + (nth % 2) * 50 * SECOND + nth);
+        assert_eq!(windows(TEN, times), [stretch(DAY, 0), stretch(DAY + 50 * SECOND, 2_499)]);
     }
 
     #[test]
-    fn jumps_cost_at_most_one_window_for_each_row_of_late_packets() {
-        // The most expensive case: each row is just long enough and covers a window.
-        let row = LATE_MAX + 2;
-        let jumping = |nth: u64| if nth.is_multiple_of(row) { 2 * HOUR } else { (nth % row) * SECOND };
-        let count = windows(TEN, (0..50 * row).map(|nth| DAY + jumping(nth))).len() as u64;
-        assert!((100..=101).contains(&count), "{count} windows of {} packets", 50 * row);
-        let shorter = |nth: u64| if nth.is_multiple_of(LATE_MAX) { 2 * HOUR } else { (nth % LATE_MAX) * SECOND };
-        assert_eq!(windows(TEN, (0..50 * row).map(|nth| DAY + shorter(nth))).len(), 1);
+    fn a_clock_that_is_set_back_far_is_followed_at_once() {
+        let back = stretch(DAY, 0);
+        let before = ReplayWindow { set_back_ns: Some(HOUR - SECOND), ..stretch(DAY + HOUR, 0) };
+        assert_eq!(windows(TEN, [DAY + HOUR, DAY + SECOND, DAY + 2 * SECOND]), [before, back]);
     }
 
     #[test]
-    fn one_packet_far_in_the_future_costs_one_window() {
-        const FUTURE: u64 = DAY + 1_000 * DAY;
-        // A packet every 20 ms: 500 in each window.
-        let at = |nth: u64| if nth == 1_000 { FUTURE } else { DAY + nth * SECOND / 50 };
-        let all = windows(TEN, (0..3_000).map(at));
-        let starts: Vec<_> = all.iter().map(|window| window.start_ns).collect();
-        let then = [0, 10].map(|second| DAY + second * SECOND);
-        // 10 s of late packets are in the future window; those after it are where they belong.
-        let later = [30, 40, 50].map(|second| DAY + second * SECOND);
-        assert_eq!(starts, [&then[..], &[FUTURE], &later[..]].concat());
-        assert_eq!(all[2].late, 500);
-        assert_eq!(all[2].set_back_ns, Some(FUTURE - (DAY + 1_501 * SECOND / 50)));
-        assert!(all.iter().enumerate().all(|(nth, window)| nth == 2 || *window == stretch(window.start_ns, 0)));
+    fn strays_are_visited_in_windows_of_their_own() {
+        let mut timeline = Timeline::new(TEN);
+        timeline.turn(DAY);
+        assert!(timeline.contains(DAY + SECOND) && !timeline.contains(DAY - 1));
+        assert_eq!(timeline.visit(DAY + SECOND), WindowChange::Stay);
+        assert_eq!(timeline.visit(5), WindowChange::Next(stretch(DAY, 0), 0));
+        assert_eq!(timeline.visit(DAY + HOUR), WindowChange::Next(stretch(0, 0), DAY + HOUR));
+        assert_eq!(timeline.end(None), stretch(DAY + HOUR, 0));
     }
 
     #[test]
     fn a_few_late_packets_are_no_new_time() {
         let late = |times: u64, apart: u64| {
             let late = (0..times).map(|nth| DAY + nth * apart);
-            windows(TEN, [DAY + HOUR].into_iter().chain(late))
+            windows(TEN, [DAY + 50 * SECOND].into_iter().chain(late))
         };
+        const APART: u64 = SECOND / 5;
         assert_eq!(
-            late(LATE_MAX, SECOND),
-            [stretch(DAY + HOUR, LATE_MAX)],
+            late(LATE_MAX, APART),
+            [stretch(DAY + 50 * SECOND, LATE_MAX)],
             "the most late packets in a row, over a long time"
         );
         assert_eq!(
             late(50 * LATE_MAX, 1),
-            [stretch(DAY + HOUR, 50 * LATE_MAX)],
+            [stretch(DAY + 50 * SECOND, 50 * LATE_MAX)],
             "more late packets, but all at one moment"
         );
-        assert_eq!(late(LATE_MAX + 1, SECOND).len(), 2);
+        assert_eq!(late(LATE_MAX + 1, APART).len(), 2);
     }
 
     #[test]
@@ -271,10 +313,10 @@ mod tests {
         let mut timeline = Timeline::new(TEN);
         assert_eq!(timeline.turn(DAY), WindowChange::Begin(DAY));
         assert_eq!(timeline.untimed(), None);
-        assert_eq!(timeline.end(), ReplayWindow { untimed: 1, ..stretch(DAY, 0) });
+        assert_eq!(timeline.end(None), ReplayWindow { untimed: 1, ..stretch(DAY, 0) });
         let mut nothing_else = Timeline::new(TEN);
         assert_eq!([nothing_else.untimed(), nothing_else.untimed()], [Some(0), None]);
-        assert_eq!(nothing_else.end(), ReplayWindow { untimed: 2, ..stretch(0, 0) });
+        assert_eq!(nothing_else.end(None), ReplayWindow { untimed: 2, ..stretch(0, 0) });
     }
 
     #[test]
@@ -291,10 +333,31 @@ mod tests {
     }
 
     #[test]
-    fn one_window_over_everything_has_no_late_packets() {
-        let times = [DAY, DAY - HOUR, DAY + HOUR, 5];
-        let all = ReplayWindow { start_ns: 5, end_ns: DAY + HOUR + 1, late: 0, untimed: 0, set_back_ns: None };
-        assert_eq!(windows(Windows::All, times), [all]);
+    fn one_window_over_everything_covers_the_time_of_the_captures() {
+        let mut timeline = Timeline::new(Windows::All);
+        for time in [DAY, DAY - HOUR, DAY + HOUR, 5] {
+            assert!(!matches!(timeline.turn(time), WindowChange::Next(..)));
+        }
+        let all = Stretch { packets: 3, first_ns: DAY - HOUR, last_ns: DAY + HOUR };
+        let ReplayWindow { start_ns, end_ns, length, late, .. } = timeline.end(Some(all));
+        assert_eq!((start_ns, end_ns, late), (DAY - HOUR, DAY + HOUR + 1, 0));
+        assert_eq!(length, Duration::from_secs(2 * 3_600));
+    }
+
+    #[test]
+    fn few_packets_in_a_short_time_have_no_length() {
+        for (packets, between_ns, known) in [
+            (1, 0, false),
+            (2, 0, false),
+            (2, 2_000, false),
+            (99, SECOND - 1, false),
+            (2, SECOND, true),
+            (100, SECOND / 1_000, true),
+        ] {
+            let all = Stretch { packets, first_ns: DAY, last_ns: DAY + between_ns };
+            let due = if known { Duration::from_nanos(between_ns) } else { Duration::ZERO };
+            assert_eq!(length(all), due, "{packets} packets in {between_ns} ns");
+        }
     }
 
     #[test]
@@ -307,8 +370,8 @@ mod tests {
 
     #[test]
     fn without_packets_the_window_is_at_the_epoch() {
-        assert_eq!(Timeline::new(TEN).end(), stretch(0, 0));
-        let ReplayWindow { start_ns, end_ns, .. } = Timeline::new(Windows::All).end();
+        assert_eq!(Timeline::new(TEN).end(None), stretch(0, 0));
+        let ReplayWindow { start_ns, end_ns, .. } = Timeline::new(Windows::All).end(None);
         assert_eq!((start_ns, end_ns), (0, 1));
     }
 }

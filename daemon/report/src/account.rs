@@ -46,8 +46,8 @@ impl From<&measured::Uncertain> for Uncertain {
 }
 
 impl Uncertain {
-    /// Adds another window's tally.
-    pub(super) fn add(&mut self, Self { packets, bytes }: Self) {
+    /// Adds another tally.
+    pub fn add(&mut self, Self { packets, bytes }: Self) {
         for (sum, more) in [(&mut self.packets, packets), (&mut self.bytes, bytes)] {
             sum.lower = sum.lower.saturating_add(more.lower);
             sum.upper = sum.upper.saturating_add(more.upper);
@@ -62,6 +62,15 @@ impl Ledger {
         let parts = [attributed, sampled_out].into_iter().chain(skipped.values()).chain(lost.values());
         let sum = parts.copied().try_fold(Tally::default(), Tally::checked_add);
         sum == Some(*seen)
+    }
+
+    /// By how much the true number of packets and bytes may exceed `seen`, which is the lower end of what is uncertain.
+    pub fn beyond(&self) -> Tally {
+        let width = |Bounds { lower, upper }: Bounds| upper.saturating_sub(lower);
+        self.uncertain.map_or_else(Tally::default, |Uncertain { packets, bytes }| Tally {
+            packets: width(packets),
+            bytes: width(bytes),
+        })
     }
 
     /// The share of the seen packets that were not lost, 0 to 1; 1 if none was seen.
@@ -103,7 +112,10 @@ mod tests {
         measured.counters.uncertain = measured::Uncertain { least, most };
         let packets = Bounds { lower: 3, upper: 4 };
         let bytes = Bounds { lower: 300, upper: 410 };
-        assert_eq!(Ledger::from(&measured).uncertain, Some(Uncertain { packets, bytes }));
+        let uncertain = Ledger::from(&measured);
+        assert_eq!(uncertain.uncertain, Some(Uncertain { packets, bytes }));
+        assert_eq!(uncertain.beyond(), Tally { packets: 1, bytes: 110 });
+        assert_eq!(ledger.beyond(), Tally::default());
 
         ledger.sampled_out.bytes -= 1;
         assert!(!ledger.balances(), "a byte is missing");

@@ -11,7 +11,7 @@ use super::grid::{
     Cell, Grid,
     Tone::{Alarm, Faint, Plain, Strong},
 };
-use super::instant;
+use super::{Report, instant};
 
 /// The result of a rule of the configuration for this window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,7 +22,7 @@ pub struct Alert {
     pub when: String,
     /// `pending`: the condition holds, but not for long enough. `firing`: it has held for long enough. `clearing`: it
     /// no longer holds, but not for long enough. `cleared`: the alert ended with this window. `withdrawn`: the alert
-    /// ends because the next configuration does not have the rule.
+    /// ends because the next configuration does not have the rule, or its view asks another question then.
     pub state: String,
     /// `begins` if the alert begins with this window, `ends` if it ends. Absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,6 +49,18 @@ pub struct Alert {
     /// How many more numbers are beyond the limit. Absent if there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u64,
+}
+
+impl Report {
+    /// The rules whose alerts were firing in this window, even if their condition did not hold any more.
+    pub fn firing(&self) -> impl Iterator<Item = &str> {
+        self.alerts.iter().filter(|alert| is_firing(&alert.state)).map(|alert| alert.rule.as_str())
+    }
+}
+
+/// Whether an alert with this state was firing.
+pub fn is_firing(state: &str) -> bool {
+    matches!(state, "firing" | "clearing")
 }
 
 /// A number that decided, with the key of its row, or its interface and direction.

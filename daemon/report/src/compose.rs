@@ -123,7 +123,7 @@ fn whole_seconds(span: Span) -> u64 {
 fn window(span: Span) -> Window {
     let Span { start, end, length, clock_step, late_packets, untimed_packets } = span;
     let clock_step_seconds = clock_step.map(|step| step.as_secs_f64());
-    Window { start, end, seconds: length.as_secs_f64(), clock_step_seconds, late_packets, untimed_packets }
+    Window { start, end, seconds: length.into(), clock_step_seconds, late_packets, untimed_packets, strays: None }
 }
 
 fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPackets, sampling: u32) -> Interface {
@@ -163,7 +163,9 @@ fn interface(measured: MeasuredInterface, account: &ledger::Ledger, tcp: TcpPack
         coverage_bytes_lower: coverage_bytes.map(|share| digits(share.lower, f64::floor)),
         coverage_bytes_upper: coverage_bytes.map(|share| digits(share.upper, f64::ceil)),
         blind_seconds: blind.map(|blind| digits(blind.as_secs_f64(), f64::ceil)),
+        unmeasured_seconds: None,
         trouble: trouble.map(|trouble| trouble.chars().take(TROUBLE_MAX).collect()),
+        unread_link_types: Vec::new(),
         kept: ledger.kept(),
         ledger,
     }

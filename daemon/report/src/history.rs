@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Distinct, Estimate, KeySums, ListKey, Report, Sums, Tally, Union, instant};
+use super::{
+    Distinct, Estimate, KeyAnswer, KeySums, Length, ListKey, Report, Sums, Tally, Union, alert::is_zero, instant,
+    union::distinct_names,
+};
 
 /// The schema that [`History`] serialises to.
 pub const HISTORY_SCHEMA: &str = "weir.history/1";
@@ -97,9 +100,10 @@ pub struct Reach {
     pub windows: Option<Timestamp>,
 }
 
-/// The traffic of an interface in one direction in each step: exact sums of its seconds. `null` if no second of the
-/// step is known. A second counts under the name that the interface had at the end of that second.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The traffic of an interface in one direction in each step: exact sums of the seconds that are known. `null` if no
+/// second of the step is known. If only some are known, a rate is the sum by their number (`seconds`), not by the
+/// length of the step. A second counts under the name that the interface had at the end of that second.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InterfaceHistory {
     /// Its name.
     pub name: String,
@@ -112,19 +116,34 @@ pub struct InterfaceHistory {
     pub bytes: Vec<Option<u64>>,
     /// Packets that were lost.
     pub lost: Vec<Option<u64>>,
+    /// How many seconds of each step these numbers are of. Absent in answers of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seconds: Vec<f64>,
+}
+
+impl InterfaceHistory {
+    /// How many seconds of a step its numbers are of; `None` if that is none. Without `seconds`, it is the whole step.
+    pub fn known_seconds(&self, nth: usize, step_seconds: u64) -> Option<f64> {
+        let known = if self.seconds.is_empty() { step_seconds as f64 } else { *self.seconds.get(nth)? };
+        (known > 0.0).then_some(known)
+    }
 }
 
 /// The totals of a window, or of several consecutive windows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PastWindow {
-    /// The start of the first window, RFC 3339 in UTC.
+    /// The earliest start of a window, RFC 3339 in UTC.
     #[serde(serialize_with = "instant::fixed")]
     pub start: Timestamp,
-    /// The end of the last window.
+    /// The latest end of a window.
     #[serde(serialize_with = "instant::fixed")]
     pub end: Timestamp,
     /// The number of windows.
     pub windows: u64,
+    /// The sum of their lengths, in seconds: less than from start to end if windows are missing, and more if the clock
+    /// was set back. Absent in answers of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
     /// Packets seen.
     pub packets: u64,
     /// Bytes seen.
@@ -139,30 +158,28 @@ pub struct PastWindow {
 impl PastWindow {
     /// The totals of the window of a report.
     pub fn of(report: &Report) -> Self {
-        let firing = report.alerts.iter().filter(|alert| alert.state == "firing" || alert.state == "clearing");
         Self {
             start: report.window.start,
             end: report.window.end,
             windows: 1,
+            // In milliseconds, as a history needs no more digits.
+            seconds: report.window.seconds.seconds().map(|seconds| (seconds * 1e3).round() / 1e3),
             packets: report.totals.packets,
             bytes: report.totals.bytes,
             src_ip: report.unique.src_ip,
-            alerts: firing.map(|alert| alert.rule.clone()).collect(),
+            alerts: report.firing().map(str::to_owned).collect(),
         }
     }
 
     /// Adds the following windows.
     pub fn add(&mut self, next: &Self) {
-        self.end = self.end.max(next.end);
+        (self.start, self.end) = (self.start.min(next.start), self.end.max(next.end));
         self.windows += next.windows;
+        self.seconds = self.seconds.zip(next.seconds).map(|(known, more)| known + more);
         self.packets = self.packets.saturating_add(next.packets);
         self.bytes = self.bytes.saturating_add(next.bytes);
         self.src_ip = self.src_ip.or(next.src_ip);
-        for name in &next.alerts {
-            if !self.alerts.contains(name) {
-                self.alerts.push(name.clone());
-            }
-        }
+        self.alerts = distinct_names(self.alerts.iter().chain(&next.alerts));
     }
 }
 
@@ -184,6 +201,10 @@ pub struct KeyHistory {
     pub to: Timestamp,
     /// The probability that the bounds of all windows hold, 0 to 1.
     pub confidence: f64,
+    /// How many windows of this time are left out, because the view asked another question then: all windows here
+    /// answer the question of the last one. Absent if there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
     /// The windows of this time, the oldest first; neighbours together where there are more than steps. A time without
     /// windows is not there.
     pub windows: Vec<KeyWindow>,
@@ -194,6 +215,15 @@ pub struct KeyHistory {
 pub struct KeySteps {
     history: KeyHistory,
     step_ms: u64,
+    /// The windows of each question, the last one of which was asked last.
+    questions: Vec<OfQuestion>,
+}
+
+/// The windows that answer one question.
+#[derive(Debug)]
+struct OfQuestion {
+    question: Option<String>,
+    windows: Vec<KeyWindow>,
     failures: f64,
 }
 
@@ -208,41 +238,57 @@ impl KeySteps {
             from,
             to,
             confidence: 1.0,
+            left_out: 0,
             windows: Vec::new(),
         };
-        Self { history, step_ms: length.div_ceil(points as u64).max(1), failures: 0.0 }
+        Self { history, step_ms: length.div_ceil(points as u64).max(1), questions: Vec::new() }
     }
 
     /// Adds the window that follows, if it has such a list.
     pub fn add(&mut self, past: &PastWindow, union: &Union, key: &ListKey) {
-        let Some(sums) = union.of_key(key) else { return };
-        self.failures += 1.0 - sums.confidence;
+        let (sums, question) = match union.of_key(key) {
+            KeyAnswer::NoList => return,
+            KeyAnswer::LeftOut => return self.history.left_out += past.windows,
+            KeyAnswer::Asked(sums, question) => (sums, question),
+        };
         let next = KeyWindow::new(past, union.window.seconds, &sums);
         let first = self.history.from.as_millisecond();
         let step_of = |start: Timestamp| (start.as_millisecond() - first).max(0).unsigned_abs() / self.step_ms;
-        match self.history.windows.last_mut().filter(|last| step_of(last.start) == step_of(next.start)) {
+        let mut of = match self.questions.iter().position(|of| of.question == question) {
+            Some(known) => self.questions.remove(known),
+            None => OfQuestion { question, windows: Vec::new(), failures: 0.0 },
+        };
+        of.failures += 1.0 - sums.confidence;
+        match of.windows.last_mut().filter(|last| step_of(last.start) == step_of(next.start)) {
             Some(last) => last.add(&next),
-            None => self.history.windows.push(next),
+            None => of.windows.push(next),
         }
+        self.questions.push(of);
     }
 
-    /// The history of all these windows.
+    /// The history of the windows that answer the question of the last one.
     pub fn finish(self) -> KeyHistory {
-        KeyHistory { confidence: f64::max(1.0 - self.failures, 0.0), ..self.history }
+        let Self { mut history, mut questions, .. } = self;
+        let Some(OfQuestion { mut windows, failures, .. }) = questions.pop() else { return history };
+        let others = questions.iter().flat_map(|of| &of.windows);
+        history.left_out += others.map(|window| window.windows).sum::<u64>();
+        // If the clock was set back, later windows have earlier times.
+        windows.sort_by_key(|window| window.start);
+        KeyHistory { confidence: f64::max(1.0 - failures, 0.0), windows, ..history }
     }
 }
 
 /// What is known of a key in a window, or in a few consecutive ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeyWindow {
-    /// When the first one began, RFC 3339 in UTC.
+    /// The earliest start, RFC 3339 in UTC.
     #[serde(serialize_with = "instant::fixed")]
     pub start: Timestamp,
-    /// When the last one ended.
+    /// The latest end.
     #[serde(serialize_with = "instant::fixed")]
     pub end: Timestamp,
-    /// The sum of their lengths, in seconds.
-    pub seconds: f64,
+    /// The sum of their lengths, in seconds. `null` if they have no rates.
+    pub seconds: Length,
     /// How many these are.
     pub windows: u64,
     /// How many of them have the key in their list. Windows that are kept five minutes at a time have it all, or none.
@@ -260,7 +306,7 @@ pub struct KeyWindow {
 
 impl KeyWindow {
     /// What a list says of a key in these windows.
-    pub fn new(past: &PastWindow, seconds: f64, of: &KeySums) -> Self {
+    pub fn new(past: &PastWindow, seconds: Length, of: &KeySums) -> Self {
         let PastWindow { start, end, windows, .. } = *past;
         let KeySums { sums, at_most, .. } = *of;
         let listed = if sums.is_some() { windows } else { 0 };
@@ -270,8 +316,8 @@ impl KeyWindow {
 
     /// Adds the windows that follow.
     pub fn add(&mut self, next: &Self) {
-        self.end = self.end.max(next.end);
-        self.seconds += next.seconds;
+        (self.start, self.end) = (self.start.min(next.start), self.end.max(next.end));
+        self.seconds = [self.seconds, next.seconds].into_iter().sum();
         self.windows += next.windows;
         self.listed += next.listed;
         let Tally { packets, bytes } = self.at_most;

@@ -6,13 +6,15 @@
 //!
 //! [`closing`] ends a window: its shards become a summary, and that becomes a report, which [`observer`] numbers.
 //! [`sketches`] leave the router in reports, to be merged with those of other routers. [`alerting`] judges a report by
-//! the rules of the configuration. [`series`] has the numbers that are exported or that rules can use.
+//! the rules of the configuration. [`series`] has the numbers that are exported or that rules can use. [`arrivals`]
+//! knows which reports of an observer are missing.
 
 #![forbid(unsafe_code)]
 
 mod account;
 mod alert;
 pub mod alerting;
+pub mod arrivals;
 pub mod closing;
 pub mod compose;
 mod encoded;
@@ -21,8 +23,10 @@ pub mod grid;
 mod history;
 pub mod ids;
 mod instant;
+mod length;
 mod live;
 pub mod observer;
+mod question;
 mod rates;
 mod rows;
 pub mod schema;
@@ -32,6 +36,7 @@ mod sizes;
 pub mod sketches;
 mod tables;
 mod tombstone;
+mod trust;
 mod union;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
@@ -39,8 +44,9 @@ use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weir_config::Addresses;
 
-pub use alert::{Alert, Evidence};
+pub use alert::{Alert, Evidence, is_firing};
 pub use encoded::Encoded;
 pub use from_json::FromJson;
 pub use history::{
@@ -48,7 +54,9 @@ pub use history::{
     Steps,
 };
 pub use ids::Ids;
+pub use length::Length;
 pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};
+pub use question::asked;
 pub use rates::InterfaceRates;
 pub use rows::{Bits, Entropy, Row, Spread, Sums, View, ViewTable, answers};
 pub use second::{InterfaceSecond, LastReport, SECOND_SCHEMA, Second};
@@ -57,7 +65,8 @@ pub use tables::{
     Style, write_answers, write_overview, write_tables, write_talkers, write_union, write_union_overview,
 };
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
-pub use union::{Gap, KeySums, ListKey, REPORTS_KEPT, UNION_SCHEMA, Union};
+pub use trust::{Account, Fact, NOT_MEASURED, Part, Verdict, is_measured, trust};
+pub use union::{Gap, KeyAnswer, KeySums, ListKey, REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use weir_config::names::protocol::protocol_name;
 
 /// The maximum length of [`Interface::trouble`], in characters.
@@ -141,6 +150,14 @@ pub struct Report {
     pub self_metrics: SelfMetrics,
 }
 
+impl Report {
+    /// How much of addresses it shows. If it has a name that this version does not know, that is the strictest one.
+    pub fn shown_addresses(&self) -> Addresses {
+        let name = self.addresses.as_deref();
+        name.map_or(Addresses::Full, |name| Addresses::from_name(name).unwrap_or(Addresses::None))
+    }
+}
+
 /// The window of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
@@ -151,9 +168,10 @@ pub struct Window {
     /// stepped, both times are on the clock before the step.
     #[serde(serialize_with = "instant::fixed")]
     pub end: Timestamp,
-    /// Its length in seconds, measured on a clock that is never adjusted.
-    #[schemars(range(min = 0))]
-    pub seconds: f64,
+    /// Its length in seconds, measured on a clock that is never adjusted. `null` if it has no rates: if it is shorter
+    /// than a millisecond, or if it is a whole capture of less than a second and of less than 100 packets, because only
+    /// the time between its first and its last packet is known.
+    pub seconds: Length,
     /// By how many seconds the wall clock was stepped within it: above 0 if it was set forward or the machine slept,
     /// below 0 if it was set back. The next window begins at the new time, so the times of two windows may overlap:
     /// `seq` tells them apart. Absent if the clock was not stepped by more than half a second.
@@ -167,6 +185,24 @@ pub struct Window {
     /// when they are read. Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untimed_packets: Option<u64>,
+    /// Packets of the capture whose time is far from that of all others, because a clock was wrong. They are counted in
+    /// this window, which does not reach to their time. Absent if there are none, and if the capture is divided into
+    /// windows: then strays have windows of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strays: Option<Strays>,
+}
+
+/// Packets of a capture whose time is far from that of all others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Strays {
+    /// How many packets.
+    pub packets: u64,
+    /// The earliest of their times, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub earliest: Timestamp,
+    /// The latest of their times, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub latest: Timestamp,
 }
 
 /// The observer.
@@ -204,10 +240,12 @@ pub struct Interface {
     /// The operator's name for it (`ip link set NAME alias TEXT`). Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
-    /// How weir saw its packets: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or `replay`. `waiting` if weir
-    /// had not attached to it yet; `absent` if the interface did not exist yet; `gone` if it disappeared;
-    /// `no-default-route` if it is measured only while it carries a default route, and it carries none; `others` if
-    /// this entry is the sum of all interfaces without their own entry.
+    /// How weir saw its packets when the window ended: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or
+    /// `replay`; `others` if this entry is the sum of all interfaces without their own entry. In any other mode weir
+    /// did not measure it, and what it carried is unknown: `waiting` if weir had not attached to it yet; `absent` if
+    /// the interface did not exist yet; `gone` if it disappeared; `detached` by `weir detach`; `refused` if weir cannot
+    /// attach to it; `blind` if another process removed weir's program and weir cannot attach it again;
+    /// `no-default-route` if it is measured only while it carries a default route, and it carries none.
     pub mode: String,
     /// What counts as one packet: `packets` means packets on the wire, `buffers` means buffers in which an offload may
     /// have merged several packets (`xdp-generic`).
@@ -276,9 +314,34 @@ pub struct Interface {
     /// Why weir did not see all packets when the window ended, in words. Absent if it saw all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// Of several windows together: the length of those at whose end weir did not measure the interface, in seconds.
+    /// The ledger has nothing of what the interface carried meanwhile. Absent if weir measured it in all, and in a
+    /// report, whose `mode` says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub unmeasured_seconds: Option<f64>,
+    /// Of a capture, the link types that weir does not read, with the packets in `skipped.link_type`. Absent if it read
+    /// all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread_link_types: Vec<UnreadLinkType>,
     /// The share of the seen packets that were not lost, 0 to 1; 1 if none was seen.
     #[schemars(range(min = 0, max = 1))]
     pub kept: f64,
+}
+
+/// The packets of a link type that weir does not read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnreadLinkType {
+    /// Its number in captures. Absent for all link types that have no entry of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_type: Option<u16>,
+    /// Its name. Absent if weir does not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How many packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// What happened to every packet and byte, exactly: `seen = attributed + sampled_out + sum(skipped) + sum(lost)`.

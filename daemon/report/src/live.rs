@@ -12,7 +12,7 @@ use weir_measure::{
     question::{KeyQuery, Views},
 };
 
-use super::{NewFlows, Row, Top, Totals, Unique, View, Window, compose, instant, rows};
+use super::{Length, NewFlows, Row, Top, Totals, Unique, View, Window, compose, instant, rows};
 
 /// The schema that these structs serialise to.
 pub const LIVE_SCHEMA: &str = "weir.live/1";
@@ -167,8 +167,7 @@ impl LiveAnswers {
     /// The part of the window that the answers cover.
     pub fn so_far(&self) -> Window {
         let OpenWindow { start, seconds } = self.window;
-        let (clock_step_seconds, late_packets, untimed_packets) = Default::default();
-        Window { start, end: self.time, seconds, clock_step_seconds, late_packets, untimed_packets }
+        Window { start, end: self.time, seconds: Length::new(seconds), ..Window::default() }
     }
 }
 

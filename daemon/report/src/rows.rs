@@ -23,6 +23,12 @@ use super::Estimate;
 pub struct View {
     /// Its name.
     pub name: String,
+    /// The fingerprint of the question: 16 hex digits. Two answers can be added up only if theirs are equal, and then
+    /// `match`, `by`, `measure`, `per` and everything that they refer to (networks, databases, tunnels) mean the same.
+    /// Routers with the same configuration have the same one. Absent in reports of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]
+    pub question: Option<String>,
     /// The fields that make a row's key.
     pub by: Vec<String>,
     /// The measure: `bytes` or `packets` (rows have both, and this one orders them), `flows`, `new_flows`, or
@@ -247,6 +253,7 @@ impl View {
         };
         Self {
             name: view.name.clone(),
+            question: Some(question.fingerprint.to_string()),
             by: view.by.iter().map(ToString::to_string).collect(),
             measure: serde_json::to_value(&view.measure).unwrap_or_default(),
             counted: if question.is_fed_by_all { "per_interface" } else { "once" }.to_owned(),

@@ -60,8 +60,8 @@ pub struct InterfaceSecond {
     pub direction: Option<String>,
     /// How weir sees its packets, in the words of the report.
     pub mode: String,
-    /// Packets and bytes in this second. Absent if packet sockets count them (`afpacket`); then only the report has
-    /// them.
+    /// Packets and bytes in this second. Absent if weir does not measure the interface, as `mode` says: then nothing is
+    /// known of them. Absent, too, if packet sockets count them (`afpacket`); then only the report has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<Tally>,
     /// A counter that grows by `counted` each second. The difference of two messages is exact, whatever was sent

@@ -1,23 +1,32 @@
 //! The union of several windows: sums and bounds over all of them, computed from their reports.
 //!
-//! A key that a list does not name had at most the window's total minus the lower bounds of the named keys, or the
-//! whole total if a packet counts for two keys. So bounds are narrow for keys that every window lists, and wide for
-//! keys that few windows list. A bound of the union holds if the bounds of all windows hold. The probabilities of
-//! failure are added up (Boole's inequality).
+//! A key that a list does not name had at most the most that the window's total may be, minus the lower bounds of the
+//! named keys; or all of it if a packet counts for two keys. So bounds are narrow for keys that every window lists, and
+//! wide for keys that few windows list. A bound of the union holds if the bounds of all windows hold. The probabilities
+//! of failure are added up (Boole's inequality).
+//!
+//! `list` joins the rows of lists, `views` those of views that asked the same in all windows, `interfaces` the ledgers
+//! of interfaces, and `proven` counts what rows prove to be distinct. `of_key` looks up one key.
 
+mod interfaces;
 mod list;
 mod of_key;
+mod proven;
+mod views;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use weir_common::ledger::Loss;
 use weir_config::Addresses;
 
-use self::list::{Entry, Listed, Order, cut, together, unlisted};
-pub use self::of_key::{KeySums, ListKey};
+pub use self::of_key::{KeyAnswer, KeySums, ListKey};
+use self::{
+    interfaces::{interface, interfaces, of_window},
+    list::{Entry, Listed, Order, cut, together, unlisted},
+    views::{Views, order},
+};
 use super::{
-    Bounds, Distinct, Estimate, Interface, Ledger, NewFlows, Observer, Report, Row, Sums, Tally, TcpBounds, Top,
-    TopUnlisted, Totals, TotalsBounds, Unique, View, ViewTable, Window, instant,
+    Bounds, Distinct, Interface, NewFlows, Observer, Report, Tally, Top, TopUnlisted, Totals, TotalsBounds, Unique,
+    View, Window, instant,
 };
 
 /// Maximum number of reports that are kept for a union.
@@ -38,7 +47,7 @@ pub struct Union {
     /// The number of windows.
     #[serde(default)]
     pub windows: u64,
-    /// From the start of the first window to the end of the last; `seconds` is the sum of all windows.
+    /// From the earliest start to the latest end of a window; `seconds` is the sum of all windows.
     pub window: Window,
     /// The observer, as in the last report.
     pub observer: Observer,
@@ -59,9 +68,16 @@ pub struct Union {
     pub top_by_packets: Top,
     /// Views of bytes and packets.
     pub views: Vec<View>,
-    /// The names of the other views and of the lists of prefixes. Their counts cannot be summed, or they are not in
-    /// every report.
+    /// The names of the other views and of the lists of prefixes. Their counts cannot be summed, they are not in every
+    /// report, or their question changed.
     pub left_out: Vec<String>,
+    /// Of these, the views whose question changed within this time: their answers do not belong together. Absent if
+    /// there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
+    /// The rules whose alerts were firing in any of these windows. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fired: Vec<String>,
     /// The largest packet, in bytes on the wire.
     #[serde(default)]
     pub largest_packet_bytes: u64,
@@ -101,10 +117,10 @@ impl Union {
             schema: UNION_SCHEMA.to_owned(),
             reports: vec![report.id.clone()],
             windows: 1,
-            window: Window { late_packets: None, untimed_packets: None, ..report.window },
+            window: Window { late_packets: None, untimed_packets: None, strays: None, ..report.window },
             observer: report.observer.clone(),
             addresses: report.addresses.clone(),
-            interfaces: report.interfaces.clone(),
+            interfaces: report.interfaces.iter().map(|of| of_window(of, report.window.seconds)).collect(),
             totals: report.totals,
             unique: report.unique,
             new_flows: report.new_flows,
@@ -112,6 +128,8 @@ impl Union {
             top_by_packets: without_prefixes(&report.top_by_packets),
             views,
             left_out: others.into_iter().map(|view| view.name).chain(prefixes).collect(),
+            changed: Vec::new(),
+            fired: report.firing().map(str::to_owned).collect(),
             largest_packet_bytes: report.histograms.packet_size_bytes.max,
             missing: Vec::new(),
         }
@@ -122,25 +140,20 @@ impl Union {
     pub fn join(parts: &[Self]) -> Option<Self> {
         let (first, last) = (parts.first()?, parts.last()?);
         let windows = || parts.iter().map(|part| part.window);
-        let views: Vec<View> = last.views.iter().filter_map(|view| self::view(view, parts)).collect();
-        let is_left_out = |name: &String| views.iter().all(|view| view.name != *name);
-        let mut left_out: Vec<_> = last.views.iter().map(|view| view.name.clone()).filter(is_left_out).collect();
-        for name in parts.iter().rev().flat_map(|part| &part.left_out) {
-            if is_left_out(name) && !left_out.contains(name) {
-                left_out.push(name.clone());
-            }
-        }
-        Some(Self {
+        let Views { together, left_out, changed } = Views::of(parts);
+        let mut union = Self {
             schema: UNION_SCHEMA.to_owned(),
             reports: ids(parts),
             windows: parts.iter().map(|part| part.windows).sum(),
             window: Window {
-                start: first.window.start,
-                end: last.window.end,
+                // If the clock was set back, the last window is not the latest.
+                start: windows().map(|window| window.start).min().unwrap_or(first.window.start),
+                end: windows().map(|window| window.end).max().unwrap_or(last.window.end),
                 seconds: windows().map(|window| window.seconds).sum(),
                 clock_step_seconds: windows().filter_map(|window| window.clock_step_seconds).reduce(|a, b| a + b),
                 late_packets: None,
                 untimed_packets: None,
+                strays: None,
             },
             observer: last.observer.clone(),
             addresses: addresses(parts),
@@ -154,11 +167,22 @@ impl Union {
             new_flows: new_flows(parts),
             top: top(parts, |part| &part.top),
             top_by_packets: top(parts, |part| &part.top_by_packets),
-            views,
+            views: together,
             left_out,
+            changed,
+            fired: distinct_names(parts.iter().flat_map(|part| &part.fired)),
             largest_packet_bytes: parts.iter().map(|part| part.largest_packet_bytes).max().unwrap_or(0),
             missing: Vec::new(),
-        })
+        };
+        proven::raise(&mut union);
+        Some(union)
+    }
+
+    /// The most packets and bytes that it may have in total. Its totals are the least if some of them are uncertain.
+    fn most(&self) -> Tally {
+        let mut most = Tally { packets: self.totals.packets, bytes: self.totals.bytes };
+        self.interfaces.iter().for_each(|of| add(&mut most, of.ledger.beyond()));
+        most
     }
 
     /// The number of lists.
@@ -199,6 +223,7 @@ impl Union {
                 index: None,
                 alias: None,
                 trouble: None,
+                unread_link_types: Vec::new(),
                 ..sum
             }));
         }
@@ -220,13 +245,15 @@ fn addresses(parts: &[Union]) -> Option<String> {
     masked.max_by_key(|name| Addresses::from_name(name).unwrap_or(Addresses::None)).cloned()
 }
 
-/// Whether the rows of a view are ordered by packets; `None` if its counts cannot be summed.
-fn order(view: &View) -> Option<bool> {
-    match view.measure.as_str()? {
-        "bytes" => Some(false),
-        "packets" => Some(true),
-        _ => None,
+/// Each name once.
+pub(crate) fn distinct_names<'n>(names: impl Iterator<Item = &'n String>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for name in names {
+        if !all.contains(name) {
+            all.push(name.clone());
+        }
     }
+    all
 }
 
 /// The probability that the bounds of all windows hold.
@@ -304,113 +331,8 @@ fn new_flows(parts: &[Union]) -> NewFlows {
     }
 }
 
-/// Each interface and direction, in the order of the first appearance.
-fn interfaces(parts: &[Union]) -> Vec<Interface> {
-    let mut all: Vec<Vec<&Interface>> = Vec::new();
-    for interface in parts.iter().flat_map(|part| &part.interfaces) {
-        let is_same = |known: &Vec<&Interface>| {
-            known.iter().all(|known| known.name == interface.name && known.direction == interface.direction)
-        };
-        match all.iter_mut().find(|known| is_same(known)) {
-            Some(known) => known.push(interface),
-            None => all.push(vec![interface]),
-        }
-    }
-    all.iter().filter_map(|parts| interface(parts)).collect()
-}
-
-fn interface(parts: &[&Interface]) -> Option<Interface> {
-    let (last, earlier) = parts.split_last()?;
-    let mut sum = (*last).clone();
-    for part in earlier {
-        add(&mut sum.repeated, part.repeated);
-        add_ledger(&mut sum.ledger, &part.ledger);
-        sum.sampling = sum.sampling.max(part.sampling);
-        for (size, packets) in &part.packet_sizes {
-            match sum.packet_sizes.iter_mut().find(|(known, _)| known == size) {
-                Some((_, known)) => *known = known.saturating_add(*packets),
-                None => sum.packet_sizes.push((*size, *packets)),
-            }
-        }
-    }
-    sum.earlier_name = parts.iter().find_map(|part| part.earlier_name.clone());
-    sum.tcp = tcp(parts);
-    sum.kept = sum.ledger.kept();
-    let packets = |ledger: &Ledger| seen_itself(ledger).packets;
-    let bytes = |ledger: &Ledger| seen_itself(ledger).bytes;
-    sum.coverage = together_covered(parts, packets, |part| part.coverage);
-    sum.coverage_lower = together_covered(parts, packets, |part| part.coverage_lower);
-    sum.coverage_upper = together_covered(parts, packets, |part| part.coverage_upper);
-    sum.coverage_bytes = together_covered(parts, bytes, |part| part.coverage_bytes);
-    sum.coverage_bytes_lower = together_covered(parts, bytes, |part| part.coverage_bytes_lower);
-    sum.coverage_bytes_upper = together_covered(parts, bytes, |part| part.coverage_bytes_upper);
-    sum.blind_seconds = parts.iter().filter_map(|part| part.blind_seconds).reduce(|one, other| one + other);
-    Some(sum)
-}
-
-/// The packets that weir itself saw, without those that it missed while it was blind.
-fn seen_itself(Ledger { seen, lost, .. }: &Ledger) -> Tally {
-    let missed = lost.get(Loss::Blind.name()).copied().unwrap_or_default();
-    Tally { packets: seen.packets.saturating_sub(missed.packets), bytes: seen.bytes.saturating_sub(missed.bytes) }
-}
-
-/// The coverage of all windows that have one, weighted by the interface's own count.
-fn together_covered(
-    parts: &[&Interface],
-    seen: impl Fn(&Ledger) -> u64,
-    coverage: impl Fn(&Interface) -> Option<f64>,
-) -> Option<f64> {
-    let (mut covered, mut own) = (0.0, 0.0);
-    for part in parts {
-        let Some(value) = part.coverage else { continue };
-        let missed = part.ledger.seen.packets.saturating_sub(seen_itself(&part.ledger).packets);
-        let counted = if value > 0.0 { seen(&part.ledger) as f64 / value } else { missed as f64 };
-        covered += coverage(part)? * counted;
-        own += counted;
-    }
-    (own > 0.0).then(|| covered / own)
-}
-
-fn add_ledger(sum: &mut Ledger, more: &Ledger) {
-    let Ledger { seen, attributed, sampled_out, skipped, lost, uncertain } = more;
-    add(&mut sum.seen, *seen);
-    add(&mut sum.attributed, *attributed);
-    add(&mut sum.sampled_out, *sampled_out);
-    for (sums, more) in [(&mut sum.skipped, skipped), (&mut sum.lost, lost)] {
-        for (reason, tally) in more {
-            add(sums.entry(reason.clone()).or_default(), *tally);
-        }
-    }
-    match (&mut sum.uncertain, uncertain) {
-        (Some(sum), Some(more)) => sum.add(*more),
-        (none, more) => *none = none.or(*more),
-    }
-}
-
-fn tcp(parts: &[&Interface]) -> super::TcpPackets {
-    let sum = |of: &dyn Fn(&Interface) -> u64| parts.iter().fold(0_u64, |sum, part| sum.saturating_add(of(part)));
-    let bounded = |count: fn(&super::TcpPackets) -> u64, bounds: fn(&TcpBounds) -> Bounds| Bounds {
-        lower: sum(&|part| part.tcp.bounds.map_or(count(&part.tcp), |known| bounds(&known).lower)),
-        upper: sum(&|part| part.tcp.bounds.map_or(count(&part.tcp), |known| bounds(&known).upper)),
-    };
-    let confidences = || parts.iter().filter_map(|part| Some(part.tcp.bounds?.confidence));
-    super::TcpPackets {
-        syn: sum(&|part| part.tcp.syn),
-        syn_ack: sum(&|part| part.tcp.syn_ack),
-        rst: sum(&|part| part.tcp.rst),
-        fin: sum(&|part| part.tcp.fin),
-        bounds: confidences().next().is_some().then(|| TcpBounds {
-            confidence: all_hold(confidences()),
-            syn: bounded(|tcp| tcp.syn, |bounds| bounds.syn),
-            syn_ack: bounded(|tcp| tcp.syn_ack, |bounds| bounds.syn_ack),
-            rst: bounded(|tcp| tcp.rst, |bounds| bounds.rst),
-            fin: bounded(|tcp| tcp.fin, |bounds| bounds.fin),
-        }),
-    }
-}
-
 fn top(parts: &[Union], of: impl Fn(&Union) -> &Top) -> Top {
-    let tops: Vec<_> = parts.iter().map(|part| (of(part), &part.totals)).collect();
+    let tops: Vec<_> = parts.iter().map(|part| (of(part), part.most())).collect();
     let by_packets = tops.last().is_some_and(|(top, _)| top.by == "packets");
     let order = Order { by_packets, is_masked: addresses(parts).is_some() };
     let (flows, of_flows) = list(&tops, order, |top| (&top.flows, top.unlisted.flows));
@@ -441,126 +363,19 @@ fn top(parts: &[Union], of: impl Fn(&Union) -> &Top) -> Top {
 
 /// A list over all windows, and the most that each other key has.
 fn list<E: Entry>(
-    tops: &[(&Top, &Totals)],
+    tops: &[(&Top, Tally)],
     order: Order,
     entries: fn(&Top) -> (&Vec<E>, Option<u64>),
 ) -> (Vec<E>, Option<u64>) {
-    let windows = tops.iter().map(|(top, totals)| {
+    let windows = tops.iter().map(|(top, most)| {
         let (rows, unlisted) = entries(top);
-        Listed::of(rows, Tally { packets: totals.packets, bytes: totals.bytes }).at_most(unlisted, order)
+        Listed::of(rows, *most).at_most(unlisted, order)
     });
     let windows: Vec<_> = windows.collect();
     (together(&windows, order.by_packets), unlisted(&windows, order))
 }
 
-/// A view over all windows; `None` if not every window has it, or if it cannot be summed.
-fn view(last: &View, parts: &[Union]) -> Option<View> {
-    let by_packets = order(last)?;
-    let same = |view: &&View| view.name == last.name && view.by == last.by && view.measure == last.measure;
-    let views: Vec<&View> = parts.iter().map(|part| part.views.iter().find(same)).collect::<Option<_>>()?;
-    // Both addresses of a packet are hosts, so a packet counts for two keys.
-    let counts_twice = last.by.iter().any(|field| field == "host" || field.starts_with("host/"));
-    let of_order = Order { by_packets, is_masked: addresses(parts).is_some() };
-    let (rows, unlisted) = match last.rows {
-        Some(_) => {
-            let windows = views.iter().map(|view| {
-                let list = listed(view.rows.as_ref()?, view.total.as_ref()?, counts_twice);
-                Some(list.at_most(view.unlisted, of_order))
-            });
-            let windows: Vec<_> = windows.collect::<Option<_>>()?;
-            (Some(together(&windows, by_packets)), unlisted(&windows, of_order))
-        }
-        None => (None, None),
-    };
-    let tables = match last.tables {
-        Some(_) => Some(tables(&views, parts, by_packets, counts_twice)?),
-        None => None,
-    };
-    let totals = || views.iter().map(|view| view.total);
-    Some(View {
-        confidence: all_hold(views.iter().map(|view| view.confidence)),
-        total: totals().try_fold(None, |sum, total| Some(Some(sums(sum, total?)))).flatten(),
-        entropy: None,
-        rows,
-        unlisted,
-        tables,
-        ..last.clone()
-    })
-}
-
-fn listed<'r>(rows: &'r [Row], total: &Sums, counts_twice: bool) -> Listed<'r, Row> {
-    let total = Tally { packets: total.packets.upper, bytes: total.bytes.upper };
-    if counts_twice { Listed { rows, others: total } } else { Listed::of(rows, total) }
-}
-
-fn sums(sum: Option<Sums>, more: Sums) -> Sums {
-    let Some(sum) = sum else { return more };
-    let add = |a: Estimate, b: Estimate| Estimate {
-        value: a.value.saturating_add(b.value),
-        lower: a.lower.saturating_add(b.lower),
-        upper: a.upper.saturating_add(b.upper),
-        sampled: None,
-    };
-    Sums { packets: add(sum.packets, more.packets), bytes: add(sum.bytes, more.bytes) }
-}
-
-/// The tables of each interface and direction.
-fn tables(views: &[&View], parts: &[Union], by_packets: bool, counts_twice: bool) -> Option<Vec<ViewTable>> {
-    let mut all: Vec<ViewTable> = Vec::new();
-    for table in views.iter().flat_map(|view| view.tables.iter().flatten()) {
-        if !all.iter().any(|known| known.interface == table.interface && known.direction == table.direction) {
-            all.push(ViewTable { rows: Vec::new(), total: None, ..table.clone() });
-        }
-    }
-    for one in &mut all {
-        let mut windows = Vec::new();
-        let mut total = None;
-        for (view, part) in views.iter().zip(parts) {
-            let same = |table: &&ViewTable| table.interface == one.interface && table.direction == one.direction;
-            match view.tables.iter().flatten().find(same) {
-                Some(table) => {
-                    windows.push(listed(&table.rows, table.total.as_ref()?, counts_twice));
-                    total = Some(sums(total, table.total?));
-                }
-                // The window has no table, because no measured packet matched.
-                None => {
-                    let others = unmeasured(part, one);
-                    total = Some(sums(total, at_most(others)));
-                    windows.push(Listed { rows: &[], others });
-                }
-            }
-        }
-        one.rows = together(&windows, by_packets);
-        one.total = total;
-    }
-    Some(all)
-}
-
-/// The packets that were sampled out or lost on a table's interface in a window. How many of them would have matched is
-/// unknown.
-fn unmeasured(part: &Union, table: &ViewTable) -> Tally {
-    let mut all = Tally::default();
-    let is_same = |interface: &&Interface| interface.name == table.interface && interface.direction == table.direction;
-    for Ledger { sampled_out, lost, .. } in part.interfaces.iter().filter(is_same).map(|of| &of.ledger) {
-        for tally in std::iter::once(sampled_out).chain(lost.values()) {
-            add(&mut all, *tally);
-        }
-        // The sizes of these packets are unknown. Assume that none exceeded the largest packet.
-        let mut dropped = Tally::default();
-        for reason in Loss::UNREAD {
-            add(&mut dropped, lost.get(reason.name()).copied().unwrap_or_default());
-        }
-        let largest = dropped.packets.saturating_mul(part.largest_packet_bytes);
-        all.bytes = all.bytes.saturating_add(largest.saturating_sub(dropped.bytes));
-    }
-    all
-}
-
-/// An unknown amount up to this bound.
-fn at_most(most: Tally) -> Sums {
-    let up_to = |upper| Estimate { value: 0, lower: 0, upper, sampled: None };
-    Sums { packets: up_to(most.packets), bytes: up_to(most.bytes) }
-}
-
+#[cfg(test)]
+mod laws;
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,9 @@ use super::protocol::{Command, Request, Response};
 /// How long to wait for an answer: weir may be closing a window.
 const PATIENCE: Duration = Duration::from_secs(15);
 
+/// The largest answer that is read, in bytes: five of the largest reports. Anything longer is not an answer of weir.
+const ANSWER_BYTES_MAX: u64 = 5 * (64 << 20);
+
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum AskError {
@@ -55,6 +58,17 @@ pub enum AskError {
     /// The answer is not in this protocol.
     #[error("the program that answers at {0} is not weir of this version")]
     Foreign(PathBuf),
+    /// The answer is too long.
+    #[error(
+        "the program that answers at {path} sends more than {} MiB: it is not weir, or not of this version",
+        .bytes >> 20
+    )]
+    Endless {
+        /// The socket.
+        path: PathBuf,
+        /// How many bytes were read.
+        bytes: u64,
+    },
     /// The request is invalid.
     #[error("{0}")]
     Refused(String),
@@ -78,7 +92,7 @@ const fn way_in(is_root: bool) -> &'static str {
 ///
 /// Why there is no answer.
 pub fn ask(path: &Path, command: Command) -> Result<Box<RawValue>, AskError> {
-    ask_within(PATIENCE, path, command)
+    ask_within(PATIENCE, ANSWER_BYTES_MAX, path, command)
 }
 
 /// Passes each second's message to `take`, until `take` returns false.
@@ -91,8 +105,12 @@ pub fn subscribe(path: &Path, take: &mut dyn FnMut(Second) -> bool) -> Result<()
     let mut line = String::new();
     loop {
         line.clear();
-        if lines.read_line(&mut line).map_err(|error| broken(PATIENCE, path, error))? == 0 {
+        let read = (&mut lines).take(ANSWER_BYTES_MAX).read_line(&mut line);
+        if read.map_err(|error| broken(PATIENCE, path, error))? == 0 {
             return Err(AskError::Silent(path.to_owned()));
+        }
+        if line.len() as u64 == ANSWER_BYTES_MAX {
+            return Err(AskError::Endless { path: path.to_owned(), bytes: ANSWER_BYTES_MAX });
         }
         let answer = understood(path, line.as_bytes())?;
         let second = Second::from_json(answer.get().as_bytes()).map_err(|_| AskError::Foreign(path.to_owned()))?;
@@ -102,10 +120,13 @@ pub fn subscribe(path: &Path, take: &mut dyn FnMut(Second) -> bool) -> Result<()
     }
 }
 
-fn ask_within(patience: Duration, path: &Path, command: Command) -> Result<Box<RawValue>, AskError> {
-    let mut stream = request(patience, path, command)?;
+fn ask_within(patience: Duration, bytes_max: u64, path: &Path, command: Command) -> Result<Box<RawValue>, AskError> {
+    let stream = request(patience, path, command)?;
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).map_err(|error| broken(patience, path, error))?;
+    stream.take(bytes_max + 1).read_to_end(&mut answer).map_err(|error| broken(patience, path, error))?;
+    if answer.len() as u64 > bytes_max {
+        return Err(AskError::Endless { path: path.to_owned(), bytes: bytes_max });
+    }
     if answer.is_empty() {
         return Err(AskError::Silent(path.to_owned()));
     }
@@ -159,7 +180,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("weir-client-{name}-{}", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
         let server = thread::spawn(move || serve(listener.accept().unwrap().0));
-        let error = ask_within(Duration::from_millis(100), &path, Command::Reload).unwrap_err();
+        let error = ask_within(Duration::from_millis(100), 1 << 20, &path, Command::Reload).unwrap_err();
         fs::remove_file(&path).unwrap();
         server.join().unwrap();
         error.to_string()
@@ -185,5 +206,15 @@ mod tests {
             stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
         });
         assert!(foreign.contains("not weir of this version"), "{foreign}");
+    }
+
+    #[test]
+    fn an_answer_without_an_end_is_not_read_to_its_end() {
+        let endless = said("endless", |mut stream| {
+            hear(&mut stream);
+            // Until the client has had enough.
+            while stream.write_all(&[b' '; 4096]).is_ok() {}
+        });
+        assert!(endless.contains("sends more than 1 MiB"), "{endless}");
     }
 }

@@ -21,12 +21,11 @@ pub fn look_up(board: &Board, coordinator: &Coordinator, keys: &[String]) -> Res
     if !is_number_allowed(keys) {
         return wrong_number(keys);
     }
-    let Some(Askable { views, interfaces }) = board.askable() else {
+    let Some(Askable { views, interfaces, addresses }) = board.askable() else {
         return Response::Unavailable(NO_WINDOW.to_owned());
     };
     let interfaces: Vec<&str> = interfaces.iter().map(String::as_str).collect();
-    let asks = keys.iter().map(|key| KeyQuery::parse(key, &views, &interfaces).map_err(|why| format!("{key}: {why}")));
-    match asks.collect::<Result<Vec<_>, _>>().map(|asks| asks.concat()) {
+    match KeyQuery::parse_all(keys, &views, &interfaces, addresses) {
         Ok(asks) => match coordinator(views.clone(), asks) {
             Ok(asked) => answered(&asked),
             Err(why) => Response::Unavailable(why),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
+use weir_config::Addresses;
 use weir_datapath::interface::MeasuredInterface;
 use weir_measure::question::{KeyQuery, Views};
 use weir_system::waker::Waker;
@@ -70,12 +71,15 @@ impl LiveRequest {
     ///
     /// # Errors
     ///
-    /// A key is invalid.
-    pub fn asks(&self, views: &Views, interfaces: &[MeasuredInterface]) -> Result<Vec<KeyQuery>, String> {
+    /// A key is invalid, or has more of an address than clients may see.
+    pub fn asks(
+        &self,
+        views: &Views,
+        interfaces: &[MeasuredInterface],
+        addresses: Addresses,
+    ) -> Result<Vec<KeyQuery>, String> {
         let names: Vec<&str> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
-        let asks =
-            self.keys().iter().map(|key| KeyQuery::parse(key, views, &names).map_err(|why| format!("{key}: {why}")));
-        Ok(asks.collect::<Result<Vec<_>, _>>()?.concat())
+        KeyQuery::parse_all(self.keys(), views, &names, addresses)
     }
 }
 

@@ -1,5 +1,5 @@
 //! The control socket: answers queries to a running weir (`weir status`, `weir report`, `weir ask`), and takes its
-//! orders (`weir reload`, `weir detach`).
+//! orders (`weir reload`, `weir detach`, `weir attach`).
 //!
 //! ```text
 //! client:       a line of JSON with a request    -> socket
@@ -16,6 +16,7 @@ pub mod client;
 pub mod keys;
 mod listener;
 pub mod live;
+mod orders;
 pub mod past;
 pub mod protocol;
 mod server;
@@ -30,6 +31,7 @@ use std::{
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use tracing::warn;
+use weir_attach::Reattached;
 use weir_deliver::board::Board;
 use weir_history::Asker;
 use weir_measure::question::{KeyQuery, Views};
@@ -40,6 +42,7 @@ use self::{
     keys::Coordinator,
     listener::Listener,
     live::{LiveAsker, LiveRequest},
+    orders::OrderDesk,
     protocol::KeyAnswers,
     server::{AnswerSources, Server},
 };
@@ -56,13 +59,14 @@ pub struct Question {
     pub reply: Sender<Option<KeyAnswers>>,
 }
 
-/// A request to the coordinator to detach from interfaces.
+/// An order to the coordinator. No names of interfaces mean all of them.
 #[derive(Debug)]
-pub struct Release {
-    /// Their names; empty means all.
-    pub interfaces: Vec<String>,
-    /// Receives the interfaces that weir detached from, or an error with those that it does not measure.
-    pub reply: Sender<Result<Vec<String>, String>>,
+pub enum Order {
+    /// Detach from interfaces. The reply has those that weir detached from, or an error with one that it does not
+    /// measure.
+    Detach(Vec<String>, Sender<Result<Vec<String>, String>>),
+    /// Attach again to interfaces that it was told to detach from, or an error with one of which that is not true.
+    Attach(Vec<String>, Sender<Result<Reattached, String>>),
 }
 
 /// The coordinator's side.
@@ -72,8 +76,8 @@ pub struct Control {
     pub board: Arc<Board>,
     /// Questions to the coordinator.
     pub questions: Receiver<Question>,
-    /// Requests to detach.
-    pub releases: Receiver<Release>,
+    /// Orders to detach and to attach again.
+    pub orders: Receiver<Order>,
     /// Questions about the open window.
     pub live: Receiver<LiveRequest>,
     /// For other parts of weir that ask about the open window.
@@ -98,17 +102,17 @@ impl Control {
     ) -> io::Result<Self> {
         // One question waits while the coordinator answers another.
         let (ask, questions) = bounded(1);
-        let (release, releases) = bounded(1);
+        let (order, orders) = bounded(1);
         let end = Waker::new()?;
         let (asker, live) = LiveAsker::new(LIVE_WAITING);
         let control =
-            Self { board: board.clone(), questions, releases, live, asker: asker.clone(), ask, end: end.clone() };
+            Self { board: board.clone(), questions, orders, live, asker: asker.clone(), ask, end: end.clone() };
         let Some(path) = path else { return Ok(control) };
         match Listener::open(path) {
             Ok(listener) => {
                 let others = AnswerSources {
                     coordinator: control.coordinator(),
-                    release: Box::new(move |interfaces| tell(&release, interfaces)),
+                    orders: Box::new(OrderDesk { orders: order, waiting: control.orders.clone(), patience: PATIENCE }),
                     live: asker,
                     reload,
                     history,
@@ -145,13 +149,6 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 fn busy<T>(_: T) -> String {
     "weir is busy closing a window: ask again".to_owned()
-}
-
-/// Tells the coordinator to detach. The coordinator detaches even if its answer comes too late.
-fn tell(coordinator: &Sender<Release>, interfaces: Vec<String>) -> Result<Vec<String>, String> {
-    let (reply, answer) = bounded(1);
-    coordinator.send_timeout(Release { interfaces, reply }, PATIENCE).map_err(busy)?;
-    answer.recv_timeout(PATIENCE).map_err(busy)?
 }
 
 /// Asks the coordinator.

@@ -71,20 +71,26 @@ pub enum Command {
     },
     /// Read the configuration again.
     Reload,
-    /// Detach from interfaces, until weir is restarted, or the `interfaces` of its configuration change.
+    /// Detach from interfaces, until weir is told to attach again or restarted, or the `interfaces` of its
+    /// configuration change.
     Detach {
+        /// Their names; empty means all.
+        interfaces: Vec<String>,
+    },
+    /// Attach again to interfaces that weir was told to detach from.
+    Attach {
         /// Their names; empty means all.
         interfaces: Vec<String>,
     },
 }
 
 impl Command {
-    const NAMES: [&'static str; 9] =
-        ["status", "report", "ask", "live", "subscribe", "history", "span", "reload", "detach"];
+    const NAMES: [&'static str; 10] =
+        ["status", "report", "ask", "live", "subscribe", "history", "span", "reload", "detach", "attach"];
 
     /// Whether it changes anything, which only root and weir's own user may do.
     pub const fn is_for_owner(&self) -> bool {
-        matches!(self, Self::Reload | Self::Detach { .. })
+        matches!(self, Self::Reload | Self::Detach { .. } | Self::Attach { .. })
     }
 }
 
@@ -103,8 +109,8 @@ pub struct Request {
 #[serde(rename_all = "snake_case")]
 pub enum Response {
     /// The answer: a [`Status`](weir_deliver::status::Status), one or several
-    /// [`Report`](weir_report::Report)s, [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`], a
-    /// [`Second`](weir_report::Second), a [`History`](weir_report::History), a
+    /// [`Report`](weir_report::Report)s, [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`],
+    /// [`Attached`], a [`Second`](weir_report::Second), a [`History`](weir_report::History), a
     /// [`KeyHistory`](weir_report::KeyHistory), a [`Union`](weir_report::Union), a
     /// [`Live`](weir_report::Live), or [`LiveAnswers`](weir_report::LiveAnswers). It is kept as raw JSON, so that every
     /// reader of a report gets the same bytes.
@@ -126,7 +132,7 @@ pub struct KeyAnswers {
     pub answers: Vec<Row>,
 }
 
-weir_report::from_json!(KeyAnswers, Detached);
+weir_report::from_json!(KeyAnswers, Detached, Attached);
 
 /// The answer to `detach`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +141,17 @@ pub struct Detached {
     pub pid: u32,
     /// Each interface and direction that weir detached from, in words, except interfaces without their own row.
     pub from: Vec<String>,
+}
+
+/// The answer to `attach`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    /// Its process id.
+    pub pid: u32,
+    /// Each interface and direction that weir measures again, in words.
+    pub to: Vec<String>,
+    /// Each one that it does not measure yet, with the reason.
+    pub missing: Vec<String>,
 }
 
 impl Request {
@@ -183,7 +200,9 @@ mod tests {
     #[test]
     fn a_request_survives_writing_and_parsing() {
         let keys = vec!["src_ip=192.0.2.7".to_owned()];
-        let detach = Command::Detach { interfaces: vec!["eth0".to_owned()] };
+        let interfaces = || vec!["eth0".to_owned()];
+        let (detach, attach) =
+            (Command::Detach { interfaces: interfaces() }, Command::Attach { interfaces: interfaces() });
         for command in [
             Command::Status,
             Command::Report { last: None },
@@ -203,6 +222,7 @@ mod tests {
             Command::Span { from: None, to: None, last: Some(30), first: None },
             Command::Reload,
             detach,
+            attach,
         ] {
             let request = Request::new(command);
             assert_eq!(Request::parse(&serde_json::to_vec(&request).unwrap()).unwrap(), request);
@@ -229,7 +249,7 @@ mod tests {
             (
                 r#"{"version":1,"command":"stat"}"#,
                 "there is no command \"stat\" (there are: status, report, ask, live, subscribe, history, span, reload, \
-                 detach)",
+                 detach, attach)",
             ),
             (r#"{"version":1,"command":7}"#, "not complete"),
             (r#"{"version":1,"command":"ask"}"#, "missing field `keys`"),

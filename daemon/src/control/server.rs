@@ -27,7 +27,7 @@ use super::{
     listener::Listener,
     live::{LiveAnswer, LiveAsker, LiveQuery, Unanswered},
     past,
-    protocol::{self, Command, Detached, Response},
+    protocol::{self, Command, Response},
 };
 use crate::{
     history,
@@ -55,15 +55,20 @@ const STILL_READING: &str = "weir is still reading the configuration: its log wi
 /// The lower priority of this thread, so that measuring comes first. The system may refuse it.
 const NICENESS: i32 = 10;
 
-/// Tells the coordinator to detach from interfaces.
-pub type Releaser = Box<dyn Fn(Vec<String>) -> Result<Vec<String>, String> + Send>;
+/// Gives orders to the coordinator. No names of interfaces mean all of them.
+pub trait Orders {
+    /// Detaches from these interfaces.
+    fn detach(&self, interfaces: Vec<String>) -> Response;
+    /// Attaches again to these interfaces.
+    fn attach(&self, interfaces: Vec<String>) -> Response;
+}
 
 /// Sources of the answers that are not on the board.
 pub struct AnswerSources {
     /// Asks the coordinator.
     pub coordinator: Coordinator,
-    /// Tells the coordinator to detach.
-    pub release: Releaser,
+    /// Gives orders to the coordinator.
+    pub orders: Box<dyn Orders + Send>,
     /// Asks about the open window.
     pub live: LiveAsker,
     /// Reaches the reloader.
@@ -326,10 +331,8 @@ impl Server {
             Ok(command @ (Command::History { .. } | Command::Span { .. })) => {
                 return self.remember(past::query(command));
             }
-            Ok(Command::Detach { interfaces }) => match (self.others.release)(interfaces) {
-                Ok(from) => answered(&Detached { pid: std::process::id(), from }),
-                Err(why) => Response::Refused(why),
-            },
+            Ok(Command::Detach { interfaces }) => self.others.orders.detach(interfaces),
+            Ok(Command::Attach { interfaces }) => self.others.orders.attach(interfaces),
             Ok(Command::Reload) => {
                 let (reply, outcome) = bounded(1);
                 match self.others.reload.try_send(Request { reply, waker: self.ready.clone() }) {
@@ -361,6 +364,10 @@ impl Server {
         if !command.is_for_owner() {
             return Ok(command);
         }
+        // It has given up waiting, and was told that weir does not answer.
+        if has_hung_up(client) {
+            return Err("the client has gone".to_owned());
+        }
         let user =
             socket_peercred(client).map_err(|error| format!("the kernel does not say who is asking: {error}"))?.uid;
         if user.is_root() || user == self.owner {
@@ -380,6 +387,13 @@ impl Server {
             Err(why) => ClientState::of_live(Err(why)),
         }
     }
+}
+
+/// Whether the client has disconnected. One that only sends nothing more still reads.
+fn has_hung_up(client: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(client, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 /// Reports as a list. All clients that get a report share its memory.

@@ -114,7 +114,7 @@ impl Measuring<'_, '_> {
         self.note_for_the_next_weir(&mut window.closed);
         self.add_sums(&mut window.closed, rates, span.length);
         if let Some(next) = upcoming {
-            self.closing.alerts.part_from(&next.config.alerts.rules);
+            self.closing.alerts.part_from(&next.config.alerts.rules, &next.views);
         }
         let Self { attachments, closing, .. } = self;
         // Records that are still to come belong to the interfaces that had the slots until now.

@@ -28,6 +28,7 @@ use weir_sketch::MergeError;
 use weir_system::{
     clock::{self, Moment},
     notify::notify,
+    text::escaped,
 };
 
 pub use self::{measuring::Measuring, publisher::Publisher};
@@ -37,9 +38,9 @@ use self::{
     schedule::{LookSchedule, brief_patience, patience, since_second},
 };
 use crate::{
-    control::{Control, Release},
+    control::{Control, Order},
     memory::Memory,
-    reload::{Offer, Prepared, Reloads},
+    reload::{Accepted, Offer, Prepared, Reloads},
     seconds::{Counted, Seconds},
     workers::WorkersError,
 };
@@ -153,8 +154,16 @@ impl Coordinator<'_, '_> {
             Way::Ingress => format!("{name} ({})", obtained.name()),
             Way::Egress => format!("{name} egress ({})", obtained.name()),
         };
-        let interfaces: Vec<_> = self.measuring.attachments.modes().map(shown).collect();
-        let status = format!("measuring {}", interfaces.join(", "));
+        let (measured, others): (Vec<_>, Vec<_>) =
+            self.measuring.attachments.modes().partition(|(.., obtained)| obtained.sees_packets());
+        let [measured, others] =
+            [measured, others].map(|all| all.into_iter().map(shown).collect::<Vec<_>>().join(", "));
+        // `systemctl status` prints it.
+        let status = escaped(&match (measured.is_empty(), others.is_empty()) {
+            (_, true) => format!("measuring {measured}"),
+            (true, false) => format!("not measured: {others}"),
+            (false, false) => format!("measuring {measured}; not measured: {others}"),
+        });
         notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
     }
 
@@ -235,18 +244,22 @@ impl Coordinator<'_, '_> {
                     state.readings.take(part, &self.open_window(state.window));
                 }
             }
-            recv(self.control.releases) -> release => match release {
-                Ok(Release { interfaces, reply }) => self.measuring.attachments.release(&interfaces, reply),
-                Err(_) => self.control.releases = never(),
+            recv(self.control.orders) -> order => match order {
+                Ok(Order::Detach(interfaces, reply)) => self.measuring.attachments.release(&interfaces, reply),
+                Ok(Order::Attach(interfaces, reply)) => self.measuring.attachments.attach_again(&interfaces, reply),
+                Err(_) => self.control.orders = never(),
             },
             recv(self.reloads.offers) -> offer => match offer {
                 Ok(Offer { prepared, reply }) => {
-                    let applies_at = self.reloads.is_current(&prepared).then_some(state.window.end());
-                    if applies_at.is_some() {
+                    let accepted = self.reloads.is_current(&prepared).then(|| Accepted {
+                        applies_at: state.window.end(),
+                        detached: self.measuring.attachments.stays_released(&prepared.config.interfaces),
+                    });
+                    if accepted.is_some() {
                         self.pending = Some(prepared);
                     }
                     // If the reloader has given up waiting, it has logged that itself.
-                    let _ = reply.send(applies_at);
+                    let _ = reply.send(accepted);
                 }
                 Err(_) => self.reloads.offers = never(),
             },
@@ -269,14 +282,8 @@ impl Coordinator<'_, '_> {
         let attachments = &mut self.measuring.attachments;
         for one in news {
             match one {
-                News::Deleted(device) => {
-                    attachments.note_last_counts(&device);
-                    attachments.note_gone(device.ifindex, Departure::Deleted);
-                }
-                News::Moved(device) => {
-                    attachments.note_last_counts(&device);
-                    attachments.note_gone(device.ifindex, Departure::Moved);
-                }
+                News::Deleted(device) => attachments.note_left(&device, Departure::Deleted),
+                News::Moved(device) => attachments.note_left(&device, Departure::Moved),
                 News::Described(device) => attachments.note_device(&device),
                 News::Missed => attachments.note_missed(),
                 News::Changed => {}
@@ -322,7 +329,7 @@ impl Coordinator<'_, '_> {
         let counted = (0..slots).map(counted).collect();
         seconds.read(now.monotonic, counted);
         if let Some(history) = history {
-            history.add_second(now.wall, seconds.carried(&interfaces));
+            history.add_second(now.wall, seconds.length(), seconds.carried(&interfaces));
         }
         if board.is_subscribed()
             && let Some(second) = seconds.message(now, window_start, &interfaces)
@@ -360,7 +367,7 @@ impl Coordinator<'_, '_> {
         }
         warn_of_step(span.clock_step);
         warn_of_length(span.length, before, !self.measuring.closing.alerts.is_empty());
-        self.measuring.attachments.look(brief_patience(before));
+        self.measuring.attachments.look(brief_patience(before), false);
         let (next_begin, patience) = (state.window.begin(), patience(before.min(interval)));
         let end = WindowEnd { span, next: next_begin, may_change, patience, rates: state.pulse.close() };
         state.is_alive = self.report(end, next.as_ref())?;
@@ -393,7 +400,7 @@ impl Coordinator<'_, '_> {
         info!("stopping: closing and reporting the last window");
         notify(&[NotifyState::Stopping]);
         let Measuring { attachments, workers, handover, .. } = &mut self.measuring;
-        attachments.look(brief_patience(self.config.report.interval));
+        attachments.look(brief_patience(self.config.report.interval), true);
         if handover.is_none() {
             let time = MORE_TIME + GRACE_PERIOD * attachments.links() as u32;
             notify(&[NotifyState::ExtendTimeoutUsec(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))]);
@@ -427,7 +434,7 @@ impl Coordinator<'_, '_> {
         let Prepared { config, views, interfaces, memory_bytes, opened, webhook, from: _ } = prepared;
         let Measuring { closing, cpu_rings, attachments, .. } = &mut self.measuring;
         closing.views = views;
-        closing.alerts.change(&config.alerts.rules, config.report.interval);
+        closing.alerts.change(&config.alerts.rules, &closing.views, config.report.interval);
         closing.exporter.change(config.export.clone());
         closing.interfaces = closing.interfaces.max(interfaces);
         closing.memory_bytes = memory_bytes;

@@ -132,7 +132,7 @@ impl Publisher {
         let is_same = now.alerts.webhook == before.alerts.webhook;
         let old_webhook = if is_same { None } else { std::mem::replace(&mut self.webhook, webhook) };
         sink::farewell(old.into_iter().map(|(_, outbox)| outbox).chain(old_webhook).collect(), FAREWELL);
-        self.board.change(now.report.interval.as_secs(), memory_bytes);
+        self.board.change(now.report.interval.as_secs(), memory_bytes, now.addresses);
         if let Some(exporter) = &self.exporter {
             exporter.change(now.report.interval);
         }

@@ -224,7 +224,7 @@ impl Readings {
     fn take_questions(&mut self, keys: &mut KeysByQuestion, now: &Now<'_, '_>) -> Vec<Asked> {
         let (mut asked, mut room) = (Vec::new(), ASKED_MAX);
         for request in std::mem::take(&mut self.waiting) {
-            let asks = match request.asks(now.views, &now.names) {
+            let asks = match request.asks(now.views, &now.names, now.addresses) {
                 Ok(asks) => asks,
                 Err(why) => {
                     request.answer(Err(Unanswered::Refused(why)));

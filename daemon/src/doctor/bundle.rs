@@ -130,7 +130,7 @@ observer: {name: core7, site: fra1}
 interfaces: [eth0]
 networks: {acme: {prefixes: [192.0.2.0/24, \"2001:db8::/32\"]}}
 views: [{name: to_acme, match: {dst_net: acme}, by: [src_ip]}, {name: one, match: {dst_ip: 198.51.100.9}, by: [src_ip]}]
-hash_key: \"00112233445566778899aabbccddeeff\"
+hash_key: \"8f3c1a7be02d4965b1fe7730c4a9d258\"
 sinks:
 - {type: http, url: \"https://collector.example/path-token\", headers: {Authorization: Bearer hidden-token}}
 - {type: ipfix, address: \"flows.example:4739\"}
@@ -166,7 +166,7 @@ sinks:
             "flows.example",
             "path-token",
             "hidden-token",
-            "00112233",
+            "8f3c1a7b",
             "aabbccdd",
         ] {
             assert!(!text.to_lowercase().contains(secret), "{secret} is in {text}");

@@ -24,7 +24,7 @@ use std::{
 use serde::Serialize;
 use weir_config::Config;
 use weir_datapath::LoadedProgram;
-use weir_system::text::causes;
+use weir_system::text::{causes, escaped};
 
 use self::machine::Machine;
 
@@ -130,7 +130,7 @@ impl fmt::Display for Diagnosis {
         writeln!(f, "MACHINE")?;
         self.machine.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;
         for InterfaceFindings { name, findings } in &self.interfaces {
-            writeln!(f, "\nINTERFACE {name}")?;
+            writeln!(f, "\nINTERFACE {}", escaped(name))?;
             findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;
         }
         let conclusion = match (self.possible, self.interfaces.is_empty()) {
@@ -154,7 +154,7 @@ impl fmt::Display for Finding {
             Answer::Unknown => "unknown",
             Answer::Note => "note",
         };
-        let mut lines = wrapped(&self.detail, WIDTH).into_iter();
+        let mut lines = wrapped(&escaped(&self.detail), WIDTH).into_iter();
         write!(f, "  {answer:<8} {:<19} {}", self.name, lines.next().unwrap_or_default())?;
         lines.try_for_each(|line| write!(f, "\n{:DETAIL$}{line}", ""))
     }

@@ -2,15 +2,17 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
     fs,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
-use weir_attach::netlink::Device;
+use weir_attach::netlink::{Device, name};
 
 /// Its directory. `None` if `/sys` belongs to another network namespace.
 fn directory(device: &Device) -> Option<PathBuf> {
-    let directory = Path::new("/sys/class/net").join(&device.name);
+    let directory = Path::new("/sys/class/net").join(OsStr::from_bytes(&name::to_bytes(&device.name)));
     let index = fs::read_to_string(directory.join("ifindex")).ok()?.trim().parse().ok();
     (index == Some(device.ifindex)).then_some(directory)
 }

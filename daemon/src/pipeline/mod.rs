@@ -175,7 +175,7 @@ pub fn run(config: &Config, start: Start<'_>, signals: Signals) -> Result<(), Ru
         }
 
         let last = inheritance.state().and_then(|state| state.last.clone());
-        let mut alerts = Alerts::new(&config.alerts.rules, config.report.interval);
+        let mut alerts = Alerts::new(&config.alerts.rules, &setup.views, config.report.interval);
         alerts.resume(inheritance.state().map_or(&[], |state| &state.alerts));
         let earlier = inheritance.names();
         let broken = attacher.settle_inherited();

@@ -46,6 +46,9 @@ pub struct Reloaded {
     /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
+    /// The interfaces that stay detached because a user has told weir to detach from them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub detached: Vec<String>,
 }
 
 weir_report::from_json!(Reloaded);
@@ -61,14 +64,27 @@ impl Reloaded {
         let seconds = self.applies_at.duration_since(now).as_secs_f64().max(0.0).ceil();
         let mut told =
             format!("the configuration is valid, and applies from the end of this window, in {seconds} s ({changed})");
-        for line in self.on_memory() {
+        for line in self.more() {
             told += &format!("\n{line}");
         }
         told
     }
 
+    /// What else to know about the configuration in force, as lines for people.
+    pub fn more(&self) -> impl Iterator<Item = String> + '_ {
+        let detached = (!self.detached.is_empty()).then(|| {
+            format!(
+                "still not measured, because of `weir detach`: {} (`weir attach {}` measures again, `weir attach --all` \
+                 all of them)",
+                self.detached.join(", "),
+                self.detached[0]
+            )
+        });
+        self.on_memory().chain(detached)
+    }
+
     /// What became smaller to fit into `memory`, and what stays smaller, as lines for people.
-    pub fn on_memory(&self) -> impl Iterator<Item = String> + '_ {
+    fn on_memory(&self) -> impl Iterator<Item = String> + '_ {
         let smaller = self
             .smaller
             .iter()
@@ -125,14 +141,22 @@ pub struct Prepared {
     pub from: u64,
 }
 
-/// Offers a prepared configuration to the coordinator. The answer is when it takes effect, or `None` if another
-/// configuration has come into force in the meantime.
+/// Offers a prepared configuration to the coordinator.
 #[derive(Debug)]
 pub struct Offer {
     /// The prepared configuration.
     pub prepared: Prepared,
-    /// Where the answer goes.
-    pub reply: Sender<Option<Timestamp>>,
+    /// Where the answer goes: `None` if another configuration has come into force in the meantime.
+    pub reply: Sender<Option<Accepted>>,
+}
+
+/// The coordinator has accepted a configuration.
+#[derive(Debug)]
+pub struct Accepted {
+    /// When it takes effect.
+    pub applies_at: Timestamp,
+    /// The interfaces that stay detached because a user has told weir to detach from them.
+    pub detached: Vec<String>,
 }
 
 /// The coordinator's side.
@@ -169,6 +193,7 @@ mod tests {
             changed: vec!["memory".to_owned()],
             smaller: Some("estimates.top_error: 0.001".to_owned()),
             kept: Some("history: off".to_owned()),
+            detached: vec!["eth0".to_owned(), "eth1".to_owned()],
         };
         let told = reloaded.at(Timestamp::UNIX_EPOCH);
         let lines: Vec<_> = told.lines().skip(1).collect();
@@ -177,9 +202,11 @@ mod tests {
             [
                 "`memory` allows less than the defaults need, so these are smaller: estimates.top_error: 0.001",
                 "these stay as at the start, and change only after a restart: history: off",
+                "still not measured, because of `weir detach`: eth0, eth1 (`weir attach eth0` measures again, `weir \
+                 attach --all` all of them)",
             ]
         );
-        let same = Reloaded { smaller: None, kept: None, ..reloaded };
+        let same = Reloaded { smaller: None, kept: None, detached: Vec::new(), ..reloaded };
         assert_eq!(same.at(Timestamp::UNIX_EPOCH).lines().count(), 1);
     }
 }

@@ -10,7 +10,6 @@ use crossbeam::{
     channel::{Receiver, Sender, bounded, never},
     select,
 };
-use jiff::Timestamp;
 use sd_notify::NotifyState;
 use tracing::{error, info, warn};
 use weir_config::{Config, Interface, Refused, Started, names::Geo, slots};
@@ -19,7 +18,7 @@ use weir_deliver::{sink, spool::root::SpoolRoot};
 use weir_system::{confined::HINT, notify::notify, text::with_causes};
 
 use super::{
-    InForce, Offer, Outcome, Prepared, Reloaded, Reloads, Request,
+    Accepted, InForce, Offer, Outcome, Prepared, Reloaded, Reloads, Request,
     reading::{Read, Reading},
 };
 use crate::memory::{self, Fit, Fitted};
@@ -112,7 +111,7 @@ impl<'a> Reloader<'a> {
             Ok(reloaded @ Reloaded { applies_at, changed, .. }) => {
                 let changed = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
                 info!(asked_by, changed, %applies_at, "the configuration is valid, and applies from the end of this window");
-                for line in reloaded.on_memory() {
+                for line in reloaded.more() {
                     warn!("{line}");
                 }
             }
@@ -140,8 +139,8 @@ impl<'a> Reloader<'a> {
             let (smaller, kept) = (fitted.smaller.take(), fitted.kept.take());
             let changed = base.config.changed(&fitted.config).into_iter().map(str::to_owned).collect();
             let prepared = self.make_ready(&base, &read, machine, fitted)?;
-            if let Some(applies_at) = self.offer(prepared)? {
-                return Ok(Reloaded { applies_at, changed, smaller, kept });
+            if let Some(Accepted { applies_at, detached }) = self.offer(prepared)? {
+                return Ok(Reloaded { applies_at, changed, smaller, kept, detached });
             }
         }
     }
@@ -199,9 +198,8 @@ impl<'a> Reloader<'a> {
         })
     }
 
-    /// Hands over a prepared configuration. Returns the time from which it applies, or `None` if another one has come
-    /// into force since it was prepared.
-    fn offer(&self, prepared: Prepared) -> Result<Option<Timestamp>, String> {
+    /// Hands over a prepared configuration. Returns `None` if another one has come into force since it was prepared.
+    fn offer(&self, prepared: Prepared) -> Result<Option<Accepted>, String> {
         let ends = || STOPPING.to_owned();
         let (reply, answer) = bounded(1);
         self.offers.send_timeout(Offer { prepared, reply }, PATIENCE).map_err(|error| {

@@ -9,11 +9,12 @@ pub mod report;
 pub mod resolve;
 pub mod status;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, StdoutLock};
 
 use serde_json::value::RawValue;
 use thiserror::Error;
 use weir_report::{FromJson, Style};
+use weir_system::screen::{self, Screen};
 
 use crate::control::client::AskError;
 
@@ -45,6 +46,11 @@ pub fn style() -> Style {
     let out = io::stdout();
     let is_terminal = out.is_terminal();
     Style::of_terminal(&out, is_terminal)
+}
+
+/// Standard output for tables, whose cells are clean and may have colours.
+pub fn tables() -> Screen<StdoutLock<'static>> {
+    Screen::stdout(if style().color { screen::Form::Colored } else { screen::Form::Text })
 }
 
 /// Parses an answer of the running weir.

@@ -7,7 +7,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-use weir_system::{signals, terminal};
+use weir_system::{
+    screen::{self, Screen},
+    signals, terminal,
+};
+
+use super::style;
 
 /// The user's pager: a command for the shell. Empty means none.
 const PAGER: &str = "PAGER";
@@ -23,6 +28,10 @@ const NOT_FOUND: i32 = 127;
 /// Standard output cannot be written to.
 pub fn show(text: &[u8]) -> io::Result<()> {
     let out = io::stdout();
+    let mut clean = Vec::with_capacity(text.len());
+    let form = if style().color { screen::Form::Colored } else { screen::Form::Text };
+    Screen::new(&mut clean, form).write_all(text)?;
+    let text = &clean[..];
     let lines = text.iter().filter(|byte| **byte == b'\n').count();
     let is_long = out.is_terminal() && terminal::size(&out).is_some_and(|size| lines >= size.lines);
     if is_long && is_paged(text) {

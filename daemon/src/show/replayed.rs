@@ -1,10 +1,11 @@
 //! Prints the reports of a replay.
 
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 
 use weir_report::{Report, write_overview, write_tables};
+use weir_system::screen::{self, Screen};
 
-use super::{Form, ShowError, report, style};
+use super::{Form, ShowError, report, style, tables};
 use crate::replay::{Windows, write_json};
 
 /// How to see more than one screen.
@@ -14,7 +15,7 @@ const MORE: &str = "all of it: weir replay --full   live: weir top --replay FILE
 pub struct Printed {
     form: Form,
     windows: Windows,
-    out: BufWriter<Stdout>,
+    out: BufWriter<Screen<StdoutLock<'static>>>,
     /// The only report. The pager may show it when nothing else is written to the terminal.
     only: Option<Report>,
 }
@@ -22,7 +23,8 @@ pub struct Printed {
 impl Printed {
     /// An output for the reports of these windows.
     pub fn new(form: Form, windows: Windows) -> Self {
-        Self { form, windows, out: BufWriter::new(io::stdout()), only: None }
+        let out = if form.json { Screen::stdout(screen::Form::Json) } else { tables() };
+        Self { form, windows, out: BufWriter::new(out), only: None }
     }
 
     /// Takes a report.

@@ -1,12 +1,11 @@
 //! `weir report`: the last window, or several windows together.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
+use std::{io::Write, path::Path};
 
 use jiff::{SignedDuration, Timestamp};
 use weir_report::{REPORTS_KEPT, Report, Union, write_overview, write_tables, write_union, write_union_overview};
+
+use weir_system::screen::{self, Screen};
 
 use super::{Form, ShowError, pager, style, understood};
 use crate::{
@@ -102,5 +101,5 @@ pub fn union(union: &Union, form: Form) -> Result<(), ShowError> {
 }
 
 fn line(text: &str) -> Result<(), ShowError> {
-    Ok(writeln!(io::stdout(), "{text}")?)
+    Ok(writeln!(Screen::stdout(screen::Form::Json), "{text}")?)
 }

@@ -10,21 +10,22 @@ use jiff::Timestamp;
 use weir_config::interface::NO_ROUTE;
 use weir_deliver::status::{Identity, InterfaceStatus, LastReport, Status};
 use weir_report::{
-    InterfaceSecond, Live, Report, Second, SinkMetrics, Style, Top, Totals,
+    InterfaceSecond, Length, Live, NOT_MEASURED, Report, Second, SinkMetrics, Style, Top, Totals,
     grid::{
         self,
         Align::{Left, Right},
         Cell, Grid,
         Tone::{Alarm, Faint, Plain, Strong},
     },
-    write_talkers,
+    is_measured, write_talkers,
 };
 use weir_system::{
     clock,
     numbers::{self, bit_rate, grouped, packet_rate, percent, short_time},
+    screen::{self, Screen},
 };
 
-use super::{ShowError, style, understood};
+use super::{ShowError, style, tables, understood};
 use crate::control::{client, protocol::Command};
 
 /// Shows the status of the weir with this control socket.
@@ -34,10 +35,10 @@ use crate::control::{client, protocol::Command};
 /// It does not answer.
 pub fn show(socket: &Path, json: bool) -> Result<(), ShowError> {
     let answer = client::ask(socket, Command::Status)?;
-    let mut out = io::stdout();
     if json {
-        return Ok(writeln!(out, "{}", answer.get())?);
+        return Ok(writeln!(Screen::stdout(screen::Form::Json), "{}", answer.get())?);
     }
+    let mut out = tables();
     let status: Status = understood(&answer)?;
     let shown = Shown { status: &status, now: clock::now().wall, style: style() };
     shown.head(&mut out)?;
@@ -67,7 +68,7 @@ struct Talkers {
     when: String,
     top: Top,
     totals: Totals,
-    seconds: f64,
+    seconds: Length,
 }
 
 impl Talkers {
@@ -80,13 +81,16 @@ impl Talkers {
         let answer = client::ask(socket, Command::Live { list: None }).ok()?;
         let Live { top, totals, window, .. } = understood(&answer).ok()?;
         let when = format!("in the open window, {:.1} s so far", window.seconds);
-        (totals.packets > 0).then_some(Self { when, top, totals, seconds: window.seconds })
+        (totals.packets > 0).then_some(Self { when, top, totals, seconds: Length::new(window.seconds) })
     }
 
     fn reported(socket: &Path) -> Option<Self> {
         let answer = client::ask(socket, Command::Report { last: None }).ok()?;
         let Report { top, totals, window, .. } = understood(&answer).ok()?;
-        let when = format!("in the last window, {:.0} s", window.seconds);
+        let when = match window.seconds.seconds() {
+            Some(seconds) => format!("in the last window, {seconds:.0} s"),
+            None => "in the last window, which is too short for rates".to_owned(),
+        };
         Some(Self { when, top, totals, seconds: window.seconds })
     }
 }
@@ -135,13 +139,17 @@ impl Shown<'_> {
     fn interfaces(&self, second: Option<&Second>, out: &mut impl Write) -> io::Result<()> {
         let last = self.status.last_report.as_ref();
         let mut grid = Grid::new([Left, Left, Left, Right, Right, Right, Right, Left]);
-        let captions = match last {
-            Some(last) => ["", "", "", "now", "", &format!("in {:.0} s", last.seconds), "", ""].map(str::to_owned),
-            None => ["", "", "", "now", "", "", "", ""].map(str::to_owned),
+        let last_caption = match last {
+            Some(last) => {
+                last.seconds.seconds().map_or_else(|| "last".to_owned(), |seconds| format!("in {seconds:.0} s"))
+            }
+            None => String::new(),
         };
+        let captions = ["", "", "", "now", "", &last_caption, "", ""].map(str::to_owned);
         grid.row(captions.map(|caption| Cell::new(caption, Faint)));
         for line in lines(second, last) {
-            line.add_to(&mut grid, second.map_or(1.0, |second| second.seconds), last.map_or(0.0, |last| last.seconds));
+            let now = second.map_or(1.0, |second| second.seconds);
+            line.add_to(&mut grid, Length::new(now), last.map_or_else(Length::default, |last| last.seconds));
         }
         writeln!(out)?;
         grid.write_within(self.style.width, self.style.color, out)
@@ -225,20 +233,25 @@ fn lines<'a>(second: Option<&'a Second>, last: Option<&'a LastReport>) -> Vec<Li
 }
 
 impl Line<'_> {
-    fn add_to(&self, grid: &mut Grid, now_seconds: f64, last_seconds: f64) {
-        let [now_bits, now_packets] = match self.now.and_then(|now| now.counted) {
+    fn add_to(&self, grid: &mut Grid, now_seconds: Length, last_seconds: Length) {
+        let is_measured_now = is_measured(self.mode);
+        let [now_bits, now_packets] = match self.now.and_then(|now| now.counted).filter(|_| is_measured_now) {
             Some(counted) => rates(counted.bytes, counted.packets, now_seconds),
-            None => ["unknown".to_owned(), String::new()],
+            None if is_measured_now => ["unknown".to_owned(), String::new()],
+            None => [NOT_MEASURED.to_owned(), String::new()],
         };
-        let [last_bits, last_packets] =
-            self.last.map_or_else(Default::default, |last| rates(last.bytes, last.packets, last_seconds));
+        let [last_bits, last_packets] = match self.last {
+            Some(last) if is_measured(&last.mode) => rates(last.bytes, last.packets, last_seconds),
+            Some(_) => [NOT_MEASURED.to_owned(), String::new()],
+            None => Default::default(),
+        };
         let lost = self.last.map_or(0, |last| last.lost_packets);
         let lost = if lost > 0 { format!("{} LOST", grouped(lost)) } else { String::new() };
         let mode = if self.mode == NO_ROUTE { "carries no default route now" } else { self.mode };
         grid.row([
             Cell::new(self.name, Strong),
             self.direction.into(),
-            mode.into(),
+            Cell::new(mode, if is_measured_now { Plain } else { Alarm }),
             Cell::new(now_bits, Strong),
             now_packets.into(),
             last_bits.into(),
@@ -256,10 +269,12 @@ impl Line<'_> {
     }
 }
 
-/// Bit rate and packet rate.
-fn rates(bytes: u64, packets: u64, seconds: f64) -> [String; 2] {
-    let seconds = seconds.max(f64::MIN_POSITIVE);
-    [bit_rate(bytes, seconds), packet_rate(packets, seconds)]
+/// Bit rate and packet rate; if there is none, bytes and packets.
+fn rates(bytes: u64, packets: u64, length: Length) -> [String; 2] {
+    match length.seconds() {
+        Some(seconds) => [bit_rate(bytes, seconds), packet_rate(packets, seconds)],
+        None => [numbers::bytes(bytes), format!("{} packets", grouped(packets))],
+    }
 }
 
 #[cfg(test)]
@@ -321,6 +336,15 @@ mod tests {
         assert!(said.contains("first report at 08:00:16 UTC, in 7 s"), "{said}");
         assert!(said.contains("  eth0  ingress  tcx       60.4 Mbit/s  5.2 kpkt/s\n"), "{said}");
         assert!(said.contains("  tap0  ingress  afpacket      unknown\n"), "{said}");
+        // The programs may have counted some packets of this second before they were removed.
+        for (mode, counted) in [("detached", None), ("blind", Some(Tally { packets: 9, bytes: 900 }))] {
+            let mut second = second();
+            (second.interfaces[0].mode, second.interfaces[0].counted) = (mode.to_owned(), counted);
+            let said = text(&status, Some(&second));
+            let line = said.lines().find(|line| line.starts_with("  eth0")).unwrap();
+            let words: Vec<_> = line.split_whitespace().collect();
+            assert_eq!(words.join(" "), format!("eth0 ingress {mode} not measured"));
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use weir_history::{Carried, Counts, History, Settings};
-use weir_report::{FromJson, KeyHistory, Report, Union};
+use weir_report::{FromJson, KeyHistory, Length, Report, Union};
 use weir_top::{KeyDetails, Look, POINTS, Past, Request, Update, earlier, later};
 
 use crate::control::{past::query, protocol::Command};
@@ -104,7 +104,8 @@ impl Replayed {
             let counts = of.counted.map(|counted| Counts { packets: counted.packets, bytes: counted.bytes, lost: 0 });
             Carried { name: &of.name, direction: of.direction.as_deref(), counts }
         });
-        self.0.add_second(second.time, carried);
+        let length = std::time::Duration::try_from_secs_f64(second.seconds).unwrap_or_default();
+        self.0.add_second(second.time, length, carried);
     }
 
     /// Answers a request.
@@ -112,9 +113,11 @@ impl Replayed {
         let ask = |command| self.ask(command);
         match request {
             // Nobody keeps the sketches of a window.
-            Request::Key { key, .. } => {
-                Update::KeyDetails(KeyDetails { key, rows: Err("a replay cannot be asked".to_owned()), seconds: 0.0 })
-            }
+            Request::Key { key, .. } => Update::KeyDetails(KeyDetails {
+                key,
+                rows: Err("a replay cannot be asked".to_owned()),
+                seconds: Length::default(),
+            }),
             Request::Past(look) => Update::Past(look, past(&ask, look)),
             Request::PastOfKey { key, view, to } => {
                 let past = of_key(&ask, &key, view, to);

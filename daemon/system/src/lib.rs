@@ -5,7 +5,8 @@
 //! [`lock`] reserves a folder for a single weir. [`process`] reads how much of the machine weir uses. [`privileges`]
 //! and [`sandbox`] drop rights; [`confined`] explains why a file cannot be opened then. [`notify`] sends messages to
 //! systemd, [`sockopt`] sets options of sockets, [`waker`] wakes a thread, [`numbers`] and [`text`] format numbers and
-//! errors for people, and [`terminal`] knows the width and colours that they can have.
+//! errors for people, [`screen`] prints what commands answer, and [`terminal`] knows the width and colours that it can
+//! have.
 
 #![deny(unsafe_code)]
 
@@ -21,6 +22,7 @@ pub mod plain_file;
 pub mod privileges;
 pub mod process;
 pub mod sandbox;
+pub mod screen;
 pub mod signals;
 pub mod sockopt;
 pub mod terminal;

@@ -13,20 +13,39 @@ pub fn short(text: &str) -> String {
     }
 }
 
-/// Makes a character safe to print on a terminal. Replaces control characters, characters that change the direction of
-/// the text around them (Unicode's bidirectional controls), and line breaks. A text may come from anywhere, and a
-/// terminal would obey such characters.
+/// Makes a character safe to print on a terminal. Replaces control characters, line breaks, and characters that change
+/// the direction of the text around them (Unicode's bidirectional controls) or have no width, so that two names look
+/// the same. A text may come from anywhere, and a terminal would obey such characters.
 pub fn visible(character: char) -> char {
-    let obeyed =
-        matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let obeyed = matches!(
+        character,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    );
     if obeyed || character.is_control() { char::REPLACEMENT_CHARACTER } else { character }
 }
 
 /// Makes a text safe to print on a terminal, in one line: special characters are written as in Rust, `\u{1b}`.
 pub fn escaped(text: &str) -> String {
+    escaped_but(text, None)
+}
+
+/// Makes a text of several lines safe to print on a terminal, as [`escaped`] does.
+pub fn escape_lines(text: &str) -> String {
+    escaped_but(text, Some('\n'))
+}
+
+fn escaped_but(text: &str, kept: Option<char>) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
-        if visible(character) == character {
+        if visible(character) == character || Some(character) == kept {
             line.push(character);
         } else if character.is_control() {
             line.extend(character.escape_default());
@@ -35,6 +54,22 @@ pub fn escaped(text: &str) -> String {
         }
     }
     line
+}
+
+/// Makes JSON safe to print on a terminal: special characters are written as `\u202e`, which means the same. Keeps line
+/// breaks, which are between values: JSON itself escapes those in texts.
+pub fn escape_json(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for character in json.chars() {
+        if visible(character) == character || character == '\n' {
+            safe.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                safe += &format!("\\u{unit:04x}");
+            }
+        }
+    }
+    safe
 }
 
 /// An error, followed by its cause, the cause of that, and so on.
@@ -68,6 +103,8 @@ mod tests {
         for plain in ["Zürich – Köln", "עברית", "C:\\path \"quoted\""] {
             assert_eq!(escaped(plain), plain);
         }
+        assert_eq!(escape_lines("a\r\nb\u{200b}\n"), "a\\r\nb\\u{200b}\n");
+        assert_eq!(escape_json("\"\u{7f}\u{202e}\u{e0041}\"\n"), "\"\\u007f\\u202e\\udb40\\udc41\"\n");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
-use weir_report::Estimate;
+use weir_report::{Estimate, Fact};
 
 use crate::{
     history::{Line, Rate},
@@ -31,15 +31,6 @@ pub struct Fleet {
     pub by_bytes: Vec<List>,
     /// The same lists by packets.
     pub by_packets: Vec<List>,
-}
-
-/// How reliable the numbers are, in one respect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fact {
-    /// The fact in a few words.
-    pub text: String,
-    /// Whether it is as it should be.
-    pub is_good: bool,
 }
 
 impl Fleet {

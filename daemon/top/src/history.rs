@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_report::{InterfaceSecond, Second, Tally};
+use weir_report::{InterfaceSecond, Length, Second, Tally};
 
 /// How many seconds are kept for each interface: the widest sparkline.
 pub const SECONDS_MAX: usize = 240;
@@ -48,7 +48,7 @@ impl History {
                     line.push(None);
                 }
             }
-            line.push(interface.counted.map(|counted| Rate::of(counted, second.seconds)));
+            line.push(interface.counted.and_then(|counted| Rate::of(counted, Length::new(second.seconds))));
             line.last = interface.clone();
             self.lines.push(line);
         }
@@ -65,10 +65,10 @@ fn is_same(one: &InterfaceSecond, other: &InterfaceSecond) -> bool {
 }
 
 impl Rate {
-    /// The mean rate of so many packets and bytes in so many seconds.
-    pub fn of(Tally { packets, bytes }: Tally, seconds: f64) -> Self {
-        let seconds = seconds.max(f64::MIN_POSITIVE);
-        Self { bits: bytes as f64 * 8.0 / seconds, packets: packets as f64 / seconds }
+    /// The mean rate of so many packets and bytes in this time, if it has any.
+    pub fn of(Tally { packets, bytes }: Tally, length: Length) -> Option<Self> {
+        let seconds = length.seconds()?;
+        Some(Self { bits: bytes as f64 * 8.0 / seconds, packets: packets as f64 / seconds })
     }
 }
 

@@ -24,7 +24,6 @@ mod list;
 mod names;
 mod past;
 mod picture;
-mod ptr;
 mod screen;
 mod source;
 mod terminal;
@@ -32,7 +31,7 @@ mod text;
 mod words;
 
 pub use self::{
-    fleet::{Fact, Fleet},
+    fleet::Fleet,
     history::{Line, Rate, SECONDS_MAX},
     key::Key,
     list::{Amount, By, Entry, List},

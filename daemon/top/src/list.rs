@@ -1,7 +1,7 @@
 //! The lists of a report, all in one format.
 
 use serde_json::Value;
-use weir_report::{Beyond, Estimate, Live, Report, Row, Top, TopPrefix, Union, View};
+use weir_report::{Beyond, Estimate, Length, Live, Report, Row, Top, TopPrefix, Union, View};
 
 use crate::key::Key;
 
@@ -51,10 +51,12 @@ pub struct List {
     pub counted: Option<String>,
     /// The probability that the bounds of all rows hold, 0 to 1.
     pub confidence: f64,
-    /// All packets and bytes. Each row is a part of them.
+    /// Packets and bytes of which each row is a part.
     pub whole: [u64; 2],
-    /// The length of its window so far, in seconds.
-    pub seconds: f64,
+    /// Whether that is what a view matched, and not all that was seen.
+    pub is_of_view: bool,
+    /// The length of its window so far.
+    pub seconds: Length,
     /// Whether its window is still open.
     pub is_open: bool,
     /// Whether the numbers are lower bounds instead of estimates.
@@ -95,7 +97,7 @@ impl List {
 #[derive(Clone, Copy)]
 struct OfWindow {
     totals: [u64; 2],
-    seconds: f64,
+    seconds: Length,
     is_open: bool,
 }
 
@@ -109,6 +111,7 @@ pub fn lists(report: &Report, by: By) -> Vec<List> {
         counted: Some(counted.to_owned()),
         confidence: report.spread.confidence,
         whole: totals,
+        is_of_view: false,
         seconds: window.seconds,
         is_open: false,
         is_floor: false,
@@ -129,6 +132,9 @@ const NOT_SUMMED: [&str; 5] = ["source nets", "destination nets", "floods", "sca
 /// Why the history does not have them.
 const WHY_NOT_SUMMED: &str = "not kept in the history: only of the last window (End, then w)";
 
+/// Why a view is not there.
+const WHY_CHANGED: &str = "its question changed within this time: look at the time before or after";
+
 /// All lists of several windows together, in the places that those of a report have.
 pub fn of_union(union: &Union, by: By) -> Vec<List> {
     let top = if by == By::Packets { &union.top_by_packets } else { &union.top };
@@ -136,19 +142,27 @@ pub fn of_union(union: &Union, by: By) -> Vec<List> {
     let window = OfWindow { totals, seconds: union.window.seconds, is_open: false };
     let mut all = of_top(top, window);
     all.retain(|list| !NOT_SUMMED.contains(&list.name.as_str()));
-    all.extend(NOT_SUMMED.map(|name| List {
+    let nothing = |name: &str, why| List {
         name: name.to_owned(),
         counted: None,
         confidence: 1.0,
         whole: totals,
+        is_of_view: false,
         seconds: window.seconds,
         is_open: false,
         is_floor: false,
         view: None,
-        why_empty: Some(WHY_NOT_SUMMED),
+        why_empty: Some(why),
         entries: Vec::new(),
-    }));
+    };
+    all.extend(NOT_SUMMED.map(|name| nothing(name, WHY_NOT_SUMMED)));
     all.extend(union.views.iter().flat_map(|view| of_view(view, window)));
+    // The history names prefixes as reports do.
+    let views = union.left_out.iter().filter(|name| !name.ends_with("_prefixes"));
+    all.extend(views.map(|name| {
+        let why = if union.changed.contains(name) { WHY_CHANGED } else { WHY_NOT_SUMMED };
+        nothing(name, why)
+    }));
     all
 }
 
@@ -156,7 +170,7 @@ pub fn of_union(union: &Union, by: By) -> Vec<List> {
 pub fn with_open(mut all: Vec<List>, live: &Live, by: By) -> Vec<List> {
     let top = if by == By::Packets { &live.top_by_packets } else { &live.top };
     let totals = [live.totals.packets, live.totals.bytes];
-    let window = OfWindow { totals, seconds: live.window.seconds, is_open: true };
+    let window = OfWindow { totals, seconds: Length::new(live.window.seconds), is_open: true };
     let of_addresses = of_top(top, window).into_iter().filter(|list| all.is_empty() || !list.name.ends_with(" nets"));
     let open = of_addresses.chain(live.views.iter().flat_map(|view| of_view(view, window))).collect::<Vec<_>>();
     for list in open {
@@ -174,6 +188,7 @@ fn of_top(top: &Top, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<Lis
         counted: None,
         confidence: top.confidence,
         whole: totals,
+        is_of_view: false,
         seconds,
         is_open,
         is_floor: false,
@@ -247,6 +262,7 @@ fn of_view(view: &View, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<
             counted: counted(&view.measure),
             confidence: view.confidence,
             whole: total.map_or(totals, |total| [total.packets.value, total.bytes.value]),
+            is_of_view: total.is_some(),
             seconds,
             is_open,
             is_floor: false,

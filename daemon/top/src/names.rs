@@ -1,33 +1,50 @@
-//! Looks up the names of addresses by reverse DNS, on a separate thread, and only while the user wants them.
+//! Looks up the names of addresses, on separate threads, and only while the user wants them.
+//!
+//! The system's resolver answers: its hosts file, its name servers, and its other configured sources. It may take seconds
+//! for one address whose server is silent, so several look-ups are in flight at a time.
 
 use std::{
     collections::HashMap,
-    fs,
-    hash::{BuildHasher, RandomState},
-    io,
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
-    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
     thread,
     time::Duration,
 };
 
-use crate::{ptr, text::clean};
+use weir_system::clock;
+
+use crate::text::clean;
 
 /// How many names are kept. When there would be more, all are forgotten.
 const KNOWN_MAX: usize = 4096;
-/// How many addresses may wait for their lookup. The next screen asks again for further ones.
+/// How many addresses may wait for their look-up. The next screen asks again for further ones.
 const WAITING_MAX: usize = 64;
-/// How long to wait for a server.
-const PATIENCE: Duration = Duration::from_secs(1);
-const DNS_PORT: u16 = 53;
-/// The longest answer over UDP without extensions is 512 bytes (RFC 1035, 4.2.1).
-const ANSWER_MAX: usize = 512;
+/// How many look-ups are in flight. Each has a thread, because the resolver has no other interface.
+const IN_FLIGHT: usize = 8;
+/// How long it is remembered that an address has no name: its server may only have been silent.
+const NAMELESS: Duration = Duration::from_secs(60);
+
+/// Looks up the name of an address; `None` if it has none, or no server answers.
+type Resolver = Arc<dyn Fn(IpAddr) -> Option<String> + Send + Sync>;
 
 /// The known names.
 #[derive(Default)]
 pub struct Names {
-    known: HashMap<IpAddr, Option<String>>,
+    known: HashMap<IpAddr, Known>,
     asker: Option<Asker>,
+}
+
+/// What is known of an address.
+enum Known {
+    /// Its name.
+    Name(String),
+    /// It is being looked up.
+    Asked,
+    /// It had no name at this time, on the monotonic clock.
+    Nameless(Duration),
 }
 
 struct Asker {
@@ -36,14 +53,16 @@ struct Asker {
 }
 
 impl Names {
-    /// Starts lookups.
+    /// Starts look-ups.
     pub fn start(&mut self) {
-        self.asker.get_or_insert_with(|| Asker::new(server()));
+        self.asker.get_or_insert_with(|| Asker::new(Arc::new(|address| dns_lookup::lookup_addr(&address).ok())));
     }
 
-    /// Stops lookups.
+    /// Stops look-ups.
     pub fn stop(&mut self) {
         self.asker = None;
+        // What was asked for will have no answer.
+        self.known.retain(|_, known| !matches!(known, Known::Asked));
     }
 
     /// Whether names are looked up.
@@ -53,90 +72,148 @@ impl Names {
 
     /// The name of an address, if it is known already. Otherwise requests it.
     pub fn of(&mut self, address: IpAddr) -> Option<&str> {
+        self.of_at(address, clock::now().monotonic)
+    }
+
+    fn of_at(&mut self, address: IpAddr, now: Duration) -> Option<&str> {
         let asker = self.asker.as_ref()?;
         for (address, name) in asker.found.try_iter() {
-            self.known.insert(address, name);
+            self.known.insert(address, name.map_or(Known::Nameless(now), Known::Name));
         }
         if self.known.len() > KNOWN_MAX {
             self.known.clear();
         }
+        let is_due = match self.known.get(&address) {
+            None => true,
+            Some(Known::Nameless(since)) => now.saturating_sub(*since) >= NAMELESS,
+            Some(_) => false,
+        };
         // If too many addresses wait, the next screen asks again.
-        if !self.known.contains_key(&address) && asker.wanted.try_send(address).is_ok() {
-            self.known.insert(address, None);
+        if is_due && asker.wanted.try_send(address).is_ok() {
+            self.known.insert(address, Known::Asked);
         }
-        self.known.get(&address)?.as_deref()
+        match self.known.get(&address)? {
+            Known::Name(name) => Some(name),
+            Known::Asked | Known::Nameless(_) => None,
+        }
     }
 }
 
 impl Asker {
-    fn new(server: SocketAddr) -> Self {
+    fn new(resolver: Resolver) -> Self {
         let (wanted, addresses) = sync_channel::<IpAddr>(WAITING_MAX);
         let (send, found) = sync_channel(WAITING_MAX);
-        // The thread ends when `wanted` is dropped. If it cannot be started, addresses are shown instead of names.
-        drop(thread::Builder::new().name("weir-names".to_owned()).spawn(move || {
-            for address in addresses {
-                let name = look_up(server, address).unwrap_or(None);
-                if send.send((address, name)).is_err() {
-                    return;
+        let addresses = Arc::new(Mutex::new(addresses));
+        for _ in 0..IN_FLIGHT {
+            let (addresses, send, resolver) = (addresses.clone(), send.clone(), resolver.clone());
+            // The threads end when `wanted` is dropped. If none can be started, addresses are shown instead of names.
+            drop(thread::Builder::new().name("weir-names".to_owned()).spawn(move || {
+                while let Some(address) = next(&addresses) {
+                    if send.send((address, resolver(address).map(|name| clean(&name)))).is_err() {
+                        return;
+                    }
                 }
-            }
-        }));
+            }));
+        }
         Self { wanted, found }
     }
 }
 
-/// The first server of the system's resolver; the local host if none is configured.
-fn server() -> SocketAddr {
-    let text = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let named = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok());
-    SocketAddr::new(named.into_iter().next().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), DNS_PORT)
-}
-
-fn look_up(server: SocketAddr, address: IpAddr) -> io::Result<Option<String>> {
-    let any: IpAddr = if server.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(server)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    // The id is random, so that nobody else can forge an answer.
-    let id = RandomState::new().hash_one(address) as u16;
-    socket.send(&ptr::question(id, address))?;
-    let mut answer = [0; ANSWER_MAX];
-    let length = socket.recv(&mut answer)?;
-    Ok(ptr::name(&answer[..length], id).map(|name| clean(&name)))
+/// The next address to look up; `None` if there will be no more.
+fn next(addresses: &Mutex<Receiver<IpAddr>>) -> Option<IpAddr> {
+    addresses.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Condvar,
+        atomic::{AtomicUsize, Ordering},
+    };
+
     use super::*;
+
+    const NOW: Duration = Duration::from_secs(1000);
+
+    fn with(resolver: impl Fn(IpAddr) -> Option<String> + Send + Sync + 'static) -> Names {
+        Names { asker: Some(Asker::new(Arc::new(resolver))), ..Names::default() }
+    }
+
+    fn address(nth: u8) -> IpAddr {
+        [192, 0, 2, nth].into()
+    }
+
+    /// Asks until this is so.
+    fn wait(mut is_so: impl FnMut() -> bool) {
+        let mut tries = 0..1000;
+        while !is_so() {
+            assert!(tries.next().is_some(), "nothing came in ten seconds");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
 
     #[test]
     fn a_name_is_looked_up_once_and_its_control_characters_are_removed() {
-        let dns = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let mut names = Names { asker: Some(Asker::new(dns.local_addr().unwrap())), ..Names::default() };
-        let address = "192.0.2.53".parse().unwrap();
-        for _ in 0..2 {
-            assert_eq!(names.of(address), None);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let mut names = with(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Some("n\x1b[2".to_owned())
+        });
+        wait(|| names.of_at(address(53), NOW).is_some());
+        assert_eq!(names.of_at(address(53), NOW + 10 * NAMELESS), Some("n\u{fffd}[2"));
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn silent_servers_do_not_delay_the_others() {
+        // All but one of the threads wait for a server that does not answer before the test ends.
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        let shut = gate.clone();
+        let mut names = with(move |asked| {
+            if asked != address(100) {
+                let open = shut.0.lock().unwrap();
+                drop(shut.1.wait_while(open, |open| !*open).unwrap());
+                return None;
+            }
+            Some("quick".to_owned())
+        });
+        for nth in 1..IN_FLIGHT as u8 {
+            assert_eq!(names.of_at(address(nth), NOW), None);
         }
-        let mut packet = [0; ANSWER_MAX];
-        let (length, client) = dns.recv_from(&mut packet).unwrap();
-        let mut answer = packet[..length].to_vec();
-        (answer[2], answer[7]) = (0x81, 1);
-        answer.extend(b"\xc0\x0c\0\x0c\0\x01\0\0\0\x3c\0\x06\x04n\x1b[2\0");
-        dns.send_to(&answer, client).unwrap();
-        let mut tries = 0..1000;
-        while names.of(address).is_none() && tries.next().is_some() {
-            thread::sleep(Duration::from_millis(10));
-        }
-        assert_eq!(names.of(address), Some("n\u{fffd}[2"));
-        dns.set_nonblocking(true).unwrap();
-        assert!(dns.recv_from(&mut packet).is_err(), "it was asked for twice");
+        wait(|| names.of_at(address(100), NOW) == Some("quick"));
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
+    }
+
+    #[test]
+    fn an_address_without_a_name_is_looked_up_again_after_a_minute() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let mut names = with(move |_| (count.fetch_add(1, Ordering::Relaxed) > 0).then(|| "late".to_owned()));
+        wait(|| {
+            let _ = names.of_at(address(1), NOW);
+            matches!(names.known[&address(1)], Known::Nameless(_))
+        });
+        assert_eq!(names.of_at(address(1), NOW + NAMELESS / 2), None);
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "it is remembered for a minute");
+        wait(|| names.of_at(address(1), NOW + NAMELESS) == Some("late"));
+    }
+
+    /// The hosts file has this name everywhere.
+    #[test]
+    fn the_hosts_file_is_asked() {
+        let mut names = Names::default();
+        names.start();
+        wait(|| names.of([127, 0, 0, 1].into()).is_some());
+        assert_eq!(names.of([127, 0, 0, 1].into()), Some("localhost"));
     }
 
     #[test]
     fn nothing_is_looked_up_unless_the_user_wants_it() {
         let mut names = Names::default();
         assert!(!names.is_on());
-        assert_eq!(names.of("192.0.2.53".parse().unwrap()), None);
+        assert_eq!(names.of(address(53)), None);
         assert!(names.known.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Time that has passed: which part of it is shown, and how keys step through it.
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Gap, History, Interface, InterfaceHistory, InterfaceSecond, Union};
+use weir_report::{Gap, History, Interface, InterfaceHistory, InterfaceSecond, Length, Union, is_measured};
 
 use crate::history::{Line, Rate};
 
@@ -60,8 +60,9 @@ pub struct Past {
 }
 
 impl Past {
-    /// The interfaces with their mean rates, and their steps as a sparkline.
-    pub fn lines(&self) -> Vec<(Line, Rate)> {
+    /// The interfaces with their mean rates, and their steps as a sparkline. Without a rate if weir did not measure the
+    /// interface for a part of the time.
+    pub fn lines(&self) -> Vec<(Line, Option<Rate>)> {
         let line = |of: &Interface| {
             let Interface { name, direction, mode, ledger, trouble, .. } = of;
             let last = InterfaceSecond {
@@ -75,17 +76,19 @@ impl Past {
             };
             let steps = self.history.interfaces.iter().find(|of| of.name == *name && of.direction == *direction);
             let rates = steps.map(|steps| self.rates(steps)).unwrap_or_default();
-            (Line { last, rates: rates.into() }, Rate::of(ledger.seen, self.union.window.seconds))
+            let is_whole = of.unmeasured_seconds.is_none() && is_measured(mode);
+            let mean = Rate::of(ledger.seen, self.union.window.seconds).filter(|_| is_whole);
+            (Line { last, rates: rates.into() }, mean)
         };
         self.union.interfaces.iter().map(line).collect()
     }
 
     fn rates(&self, steps: &InterfaceHistory) -> Vec<Option<Rate>> {
-        let seconds = self.history.step_seconds as f64;
-        let rate = |(packets, bytes): (&Option<u64>, &Option<u64>)| {
-            Some(Rate::of(weir_report::Tally { packets: (*packets)?, bytes: (*bytes)? }, seconds))
+        let rate = |(nth, (packets, bytes)): (usize, (&Option<u64>, &Option<u64>))| {
+            let seconds = steps.known_seconds(nth, self.history.step_seconds)?;
+            Rate::of(weir_report::Tally { packets: (*packets)?, bytes: (*bytes)? }, Length::new(seconds))
         };
-        steps.packets.iter().zip(&steps.bytes).map(rate).collect()
+        steps.packets.iter().zip(&steps.bytes).enumerate().map(rate).collect()
     }
 
     /// The rules whose alerts were firing in this time.
@@ -186,11 +189,13 @@ pub mod tests {
             packets: steps.clone(),
             bytes: steps.iter().map(|packets| packets.map(|packets| packets * 700)).collect(),
             lost: vec![Some(0); 20],
+            seconds: vec![1.0; 20],
         };
         let [first, second] = [0, 1].map(|nth| PastWindow {
             start: reports[nth].window.start,
             end: reports[nth].window.end,
             windows: 1,
+            seconds: Some(10.0),
             packets: union.totals.packets / 2,
             bytes: union.totals.bytes / 2,
             src_ip: union.unique.src_ip,

@@ -1,7 +1,7 @@
 //! The source of the numbers.
 
 use jiff::Timestamp;
-use weir_report::{KeyHistory, Live, Report, Row, Second};
+use weir_report::{KeyHistory, Length, Live, Report, Row, Second};
 
 use crate::{
     fleet::Fleet,
@@ -15,8 +15,8 @@ pub struct KeyDetails {
     pub key: String,
     /// The rows of all views that have such a key, or why there are none.
     pub rows: Result<Vec<Row>, String>,
-    /// The length of their window so far, in seconds.
-    pub seconds: f64,
+    /// The length of their window so far.
+    pub seconds: Length,
 }
 
 /// An update from the source.

@@ -6,7 +6,7 @@ use axum::{
     Extension, Router,
     body::{Body, Bytes},
     extract::{Request, State},
-    http::{StatusCode, header},
+    http::{HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -89,7 +89,9 @@ pub(crate) fn router(board: Arc<Board>, answers: Answers<Question>) -> Router {
 }
 
 async fn seconds(State(shared): State<Shared>, Extension(slot): Extension<Arc<ClientSlot>>) -> Response {
-    let names = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    // A proxy would wait until its buffer is full, which takes many seconds. nginx and others do not if they are told so.
+    let no_buffer = HeaderName::from_static("x-accel-buffering");
+    let names = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store"), (no_buffer, "no")];
     match Seconds::of(&shared.board, slot) {
         Some(seconds) => (names, Body::new(seconds)).into_response(),
         None => unavailable("too many browsers show this page already: close one of them"),

@@ -32,7 +32,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use tracing::{info, warn};
-use weir_config::Web as Settings;
+use weir_config::{Web as Settings, is_credential_of_service};
 use weir_deliver::board::Board;
 use weir_http::{Limits, Server};
 use weir_system::{privileges, sandbox, text::with_causes};
@@ -89,8 +89,25 @@ impl Web {
     }
 }
 
+/// Checks what [`Web::open`] will read. A service that does not run may get the file only when it starts.
+///
+/// # Errors
+///
+/// Why there will be no page.
+pub fn check(settings: &Settings) -> Result<(), String> {
+    let of_service = settings.token_file.as_deref().is_some_and(is_credential_of_service);
+    if settings.listen.is_none() || of_service {
+        return Ok(());
+    }
+    read_token(settings).map(drop)
+}
+
+fn read_token(settings: &Settings) -> Result<Option<Token>, String> {
+    settings.token_file.as_deref().map(Token::read).transpose().map_err(|error| with_causes(&error))
+}
+
 fn start(listen: SocketAddr, settings: &Settings, board: Arc<Board>, answerer: Answerer) -> Result<Server, String> {
-    let token = settings.token_file.as_deref().map(Token::read).transpose().map_err(|error| with_causes(&error))?;
+    let token = read_token(settings)?;
     let answers = Answers::start(confine, api::ANSWERS_MAX, answerer).map_err(|error| with_causes(&error))?;
     let guard = Guard::new(token, settings.hosts.clone(), ADVICE);
     let server = Server::start("weir-web", listen, router(board, answers, guard), LIMITS);

@@ -152,6 +152,7 @@ fn refers_to_the_image(error: ImageError, length: usize) -> bool {
         ImageError::Truncated { at, needed, available, .. } => at + available <= length && needed > available as u64,
         ImageError::Value { at, .. } => at <= length,
         ImageError::TooLarge { at, needed, allowed, .. } => at <= length && needed > allowed as u64,
+        ImageError::Older { at, .. } => at < length,
         ImageError::Key(_) => false,
         ImageError::Checksum { stored, computed } => stored != computed && length >= LENGTH.end + CHECKSUM,
     }

@@ -46,8 +46,10 @@ impl<K: Copy, W: Weight> Candidate<K, W> {
     /// Its count, plus the weight that a key usually needs to become a candidate.
     fn value(&self) -> W {
         let Entry { missed, likely, .. } = self.entry;
-        let whole = u128::from(missed.score()).max(1);
-        let part = |read: fn(W) -> u64| (u128::from(read(missed)) * u128::from(likely) / whole) as u64;
+        let whole = missed.score().max(1);
+        // A forged image may have any number.
+        let likely = likely.min(whole);
+        let part = |read: fn(W) -> u64| (u128::from(read(missed)) * u128::from(likely) / u128::from(whole)) as u64;
         self.counted.saturating_add(W::by_number(part))
     }
 

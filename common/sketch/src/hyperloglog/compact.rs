@@ -24,6 +24,7 @@ use crate::{
     Estimate, Geometry, MergeError,
     image::{Image, ImageError, Kind, Reader, Writer},
     merge::check_mergeable,
+    setting::SettingError,
 };
 
 /// How many high bits of a hash are in its token. They are followed by the rank of the remaining bits.
@@ -55,6 +56,15 @@ impl CompactHyperLogLog {
     /// A sketch with at most this relative standard error, in the same range as [`HyperLogLog::with_error`].
     pub fn with_error(relative_error: f64, key_id: u64) -> Self {
         Self::with_precision(super::precision_for(relative_error), key_id)
+    }
+
+    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_error`] takes the nearest ones that are allowed.
+    ///
+    /// # Errors
+    ///
+    /// The error is lower than that of [`PRECISION_MAX`], or at least 1.
+    pub fn check(relative_error: f64) -> Result<(), SettingError> {
+        HyperLogLog::check(relative_error)
     }
 
     /// A sketch that switches to two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].

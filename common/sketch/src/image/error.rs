@@ -40,6 +40,13 @@ pub enum ImageError {
         /// How many bytes the caller still allows.
         allowed: usize,
     },
+    /// An older version of this crate wrote the image. Its sketch had other places for keys, so it would not find them.
+    Older {
+        /// The position of the kind, in bytes from the beginning.
+        at: usize,
+        /// The number of the kind of sketch.
+        kind: u8,
+    },
     /// The sketch has another key than the one with which it is read.
     Key(WrongKey),
     /// Some bits have changed since the image was written.
@@ -64,6 +71,11 @@ impl fmt::Display for ImageError {
                 f,
                 "byte {at}: {field} would take {needed} bytes of memory, but only {allowed} are allowed: raise the limit \
                  if you trust the sender"
+            ),
+            Self::Older { at, kind } => write!(
+                f,
+                "byte {at}: the kind of sketch is {kind}, which older versions of this crate wrote, with other places for \
+                 keys: fill a new sketch"
             ),
             Self::Key(wrong) => wrong.fmt(f),
             Self::Checksum { stored, computed } => {

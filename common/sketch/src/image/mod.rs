@@ -77,7 +77,9 @@ macro_rules! kinds {
     };
 }
 
-// 11 and 12 had other places for keys. These numbers must not be used again.
+/// Numbers of sketches of earlier versions, which had other places for keys. They must not be used again.
+const OLDER: [u8; 3] = [8, 11, 12];
+
 kinds! {
     1 HyperLogLog "`HyperLogLog`"
     2 CountMin "count-min"
@@ -86,7 +88,6 @@ kinds! {
     5 UltraLogLog "`UltraLogLog`"
     6 Cuckoo "cuckoo filter"
     7 TwoChoice "two-choice filter"
-    8 Bloom "Bloom filter"
     9 CountingBloom "counting Bloom filter"
     10 ScalableBloom "scalable Bloom filter"
     13 Quotient "quotient filter"
@@ -98,6 +99,7 @@ kinds! {
     20 TopK "top-k"
     21 Seen "seen"
     22 SampleAndHold "sample and hold"
+    23 Bloom "Bloom filter"
 }
 
 /// A sketch that can be written as an image and read again.
@@ -157,6 +159,9 @@ pub trait Image: Sketch + Sized {
         header.within("the beginning", magic..=magic, "\"weir\"", Reader::u32)?;
         header.within("the format's version", VERSION..=VERSION, "1", Reader::u8)?;
         let kind = Self::KIND as u8;
+        if let Some(older) = image.get(header.at()).filter(|kind| OLDER.contains(kind)) {
+            return Err(ImageError::Older { at: header.at(), kind: *older });
+        }
         header.within("the kind of sketch", kind..=kind, Self::KIND.number_and_name(), Reader::u8)?;
         header.within("the reserved number", 0..=0, "0", Reader::u16)?;
         let key_id = header.u64("the key's fingerprint")?;

@@ -117,7 +117,10 @@ fn lists_in_buckets(
         tell(&sketch.bounds(hash));
     }
     sketch.merge(twin).unwrap();
-    sketch.iter().for_each(|listed| tell(&listed));
+    for listed in sketch.iter() {
+        assert_ordered([listed.lower, listed.value, listed.upper]);
+        tell(&listed);
+    }
     sketch.light().for_each(|light| tell(&light));
 }
 
@@ -144,12 +147,18 @@ fn lists<K: ImageKey + Eq + Default + Debug, W: Weight>(
         tell(&table.bounds(hash, &key(hash)));
     }
     table.merge(twin).unwrap();
+    table.iter().for_each(|candidate| assert_ordered([candidate.lower(), candidate.value(), candidate.upper()]));
     tell(&table.top(5));
     hashes().for_each(|hash| tell(&table.bounds(hash, &key(hash))));
 }
 
 fn text(hash: u64) -> String {
     format!("{}", hash >> (hash % 64))
+}
+
+/// Checks each number of a weight: a value is within its bounds.
+fn assert_ordered<W: Weight>([lower, value, upper]: [W; 3]) {
+    assert!(lower.least(value) == lower && value.least(upper) == value, "{lower:?} <= {value:?} <= {upper:?}");
 }
 
 /// Seven keys share the items.
@@ -463,6 +472,69 @@ fn no_forgery_does_harm() {
     }
 }
 
+/// Numbers at which arithmetic may go wrong.
+const EXTREMES: [u64; 14] = [
+    0,
+    1,
+    2,
+    0x7f,
+    0xff,
+    0xffff,
+    u32::MAX as u64,
+    1 << 32,
+    1 << 56,
+    (1 << 62) + (1 << 61),
+    1 << 63,
+    u64::MAX >> 1,
+    u64::MAX - 1,
+    u64::MAX,
+];
+
+/// Replaces some bytes of a payload, as a forger would: a number in groups of seven bits by another one, or a byte or a
+/// word by an extreme one.
+fn change_a_field(body: &mut Vec<u8>, random: &mut SplitMix64) {
+    let at = HEADER + (random.word() % (body.len() - HEADER) as u64) as usize;
+    let number = match random.word() % 4 {
+        0 => random.word() >> (random.word() % 64),
+        _ => EXTREMES[(random.word() % EXTREMES.len() as u64) as usize],
+    };
+    match random.word() % 4 {
+        0 => body[at] = number as u8,
+        1 if at + 8 <= body.len() => body[at..at + 8].copy_from_slice(&number.to_le_bytes()),
+        _ => {
+            let groups = body[at..].iter().take_while(|byte| **byte & 0x80 != 0).count();
+            let end = (at + groups + 1).min(body.len());
+            let mut writer = Writer::default();
+            writer.varint(number);
+            body.splice(at..end, writer.0);
+        }
+    }
+}
+
+#[test]
+fn no_forged_field_does_harm() {
+    const TRIES: u64 = crate::test_size::of(500, 1);
+    let (mut accepted, mut wrong) = (0, Vec::new());
+    for (nth, Sample { kind, images, used, .. }) in (0..).zip(samples()) {
+        for (image, of) in (0..).zip(&images) {
+            for round in 0..TRIES {
+                let seed = (nth << 40) + (image << 32) + round;
+                let (mut random, mut body) = (SplitMix64(seed), of[..of.len() - 4].to_vec());
+                (0..=random.word() % 3).for_each(|_| change_a_field(&mut body, &mut random));
+                let forged = sealed(body);
+                let survived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| used(&forged, PLENTY).is_ok()));
+                match survived {
+                    Ok(is_accepted) => accepted += u64::from(is_accepted),
+                    Err(_) => wrong.push(format!("{kind:?}, seed {seed}: {forged:02x?}")),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // Otherwise hardly any forgery would be used at all.
+    assert!(accepted > 10 * TRIES || cfg!(miri), "only {accepted} were accepted");
+}
+
 #[test]
 fn memory_is_limited_before_it_is_allocated() {
     for Sample { kind, images, read, .. } in samples() {
@@ -502,6 +574,19 @@ fn errors_say_what_and_where() {
     assert_eq!(with(5, 2), "byte 5: the kind of sketch is 2, but must be 1 (`HyperLogLog`)");
     assert_eq!(with(19, 1), "byte 24: 16777281 bytes of the payload expected, but only 69 are left");
     assert!(with(30, 99).starts_with("the checksum is "));
+}
+
+#[test]
+fn images_with_other_places_for_keys_are_refused() {
+    let image = Bloom::with_capacity(100, 0.01, KEY.id()).to_image();
+    for kind in OLDER {
+        let mut older = image[..image.len() - 4].to_vec();
+        older[5] = kind;
+        let error = Bloom::from_image(&sealed(older), PLENTY).unwrap_err();
+        assert_eq!(error, ImageError::Older { at: 5, kind });
+        assert!(format!("{error}").ends_with("fill a new sketch"), "{error}");
+        assert!(Kind::ALL.iter().all(|known| *known as u8 != kind), "{kind} was used again");
+    }
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Counter {
     pub const fn new(score: u64, precision: u32) -> Self {
         let is_large = precision >= set::PRECISION_MIN;
         let kept = if is_large { Kept::Set(0) } else { Kept::Registers(1 << (SCALE + precision)) };
-        Self { score: score << FRACTION, kept }
+        Self { score: score.saturating_mul(1 << FRACTION), kept }
     }
 
     /// Its score including the fraction, and the number of items of its set plus one, or 0 if it has registers.
@@ -174,7 +174,7 @@ fn enter_register(registers: &mut [u8], precision: u32, open: &mut u64, hash: u6
     }
     let whole = (1u128 << (SCALE + precision + FRACTION)) / u128::from((*open).max(1));
     *open -= probability(highest) - probability(rank.into());
-    whole as u64
+    u64::try_from(whole).unwrap_or(u64::MAX)
 }
 
 /// The probability that the next item changes the highest rank of its register, times the number of registers.

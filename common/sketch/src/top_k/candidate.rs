@@ -40,9 +40,11 @@ impl<K, W: Weight> Candidate<K, W> {
     /// The probable weight: the count since it became a candidate, plus the weight that a key usually needs to become
     /// one.
     pub fn value(&self) -> W {
-        let (missed, likely) = (self.missed(), u128::from(self.likely));
-        let whole = u128::from(missed.score()).max(1);
-        let part = |read: fn(W) -> u64| (u128::from(read(missed)) * likely / whole) as u64;
+        let missed = self.missed();
+        let whole = missed.score().max(1);
+        // A forged image may have any number.
+        let likely = whole.min(self.likely.into());
+        let part = |read: fn(W) -> u64| (u128::from(read(missed)) * u128::from(likely) / u128::from(whole)) as u64;
         self.counted.saturating_add(W::by_number(part))
     }
 

@@ -47,7 +47,7 @@ impl<K: ImageKey + Eq + Default, W: Weight> Image for TopK<K, W> {
         })?;
         payload.numbers("a price", Literal::Varint, count, |at, price| {
             blocks[at].price = price;
-            Ok(())
+            if price < 1 << 63 { Ok(()) } else { Err("below 2^63, as every score") }
         })?;
         payload.weights("a light cell", count * Light::<W>::CELLS, |at, weight| {
             blocks[at / Light::<W>::CELLS].light.add_to(at % Light::<W>::CELLS, weight);

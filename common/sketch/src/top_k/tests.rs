@@ -1,7 +1,7 @@
 //! Compares the guarantees of a top-k table with exact counts.
 
 use super::*;
-use crate::{Columns, CountAndSum};
+use crate::{Columns, CountAndSum, Image};
 use crate::{
     oracle::{Amounts, SplitMix64, Zipf, hash},
     test_size,
@@ -357,6 +357,20 @@ fn a_cleared_table_equals_a_new_one_and_extremes_saturate() {
     let mut twice = table.clone();
     twice.merge(&table).unwrap();
     assert!(twice.iter().all(|candidate| candidate.upper() == most));
+}
+
+#[test]
+fn a_forged_price_is_refused() {
+    let mut table = TopK::<u64, CountAndSum>::with_capacity(8, 7);
+    for price in [(1 << 63) - 1, 1 << 63, u64::MAX] {
+        table.blocks[0].price = price;
+        let read = TopK::<u64, CountAndSum>::from_image(&table.to_image(), 1 << 20);
+        assert_eq!(read.is_ok(), price < 1 << 63, "{price}");
+        if let Ok(mut read) = read {
+            // The sum of weight and price decides.
+            read.add(hash(1, 1), 1, CountAndSum::new(u64::MAX, u64::MAX));
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,8 @@ use libc::{
     NLMSG_ERROR,
 };
 
+use super::name;
+
 /// The type of the message that ends an answer: an error or, with error number 0, an acknowledgement.
 pub const ERROR: u16 = NLMSG_ERROR as u16;
 /// The type of the message that ends a list.
@@ -91,10 +93,10 @@ pub fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.resize(aligned(bytes.len()), 0);
 }
 
-/// Reads text that the kernel ends with a NUL.
+/// Reads text that the kernel ends with a NUL. It may have any bytes.
 pub fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
-    String::from_utf8_lossy(&value[..end]).into_owned()
+    name::of_bytes(&value[..end])
 }
 
 /// The 2-byte integer at this offset.

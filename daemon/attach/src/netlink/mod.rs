@@ -16,6 +16,7 @@
 mod generic;
 mod losses;
 mod message;
+pub mod name;
 mod nftables;
 mod routes;
 mod routing;

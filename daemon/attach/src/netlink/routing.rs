@@ -101,9 +101,10 @@ pub struct XdpProgram {
 /// What happened to an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// This interface was deleted. It has its last counts.
+    /// This interface was deleted, with these counts. They may be incomplete: those of a veth lack what its peer had
+    /// counted.
     Deleted(Box<Device>),
-    /// This interface has moved to another network namespace. It has its last counts here.
+    /// This interface has moved to another network namespace, with these counts.
     Moved(Box<Device>),
     /// This interface is new, or its description has changed.
     Described(Box<Device>),
@@ -426,7 +427,7 @@ mod tests {
             ifindex: 7,
             name: "wan0.7".to_owned(),
             other_names: vec!["uplink0".to_owned(), "a-name-of-more-than-fifteen-bytes".to_owned()],
-            alias: Some("uplink \u{fffd} ACME".to_owned()),
+            alias: Some("uplink \\xff ACME".to_owned()),
             hardware: 1,
             mtu: 1500,
             up: true,

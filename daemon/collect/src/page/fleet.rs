@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use serde_json::Value;
-use weir_report::late_after;
+use weir_report::{Account, Part, late_after};
 
 use super::super::{
     counters::Duplicates,
@@ -51,8 +51,8 @@ struct LastReport {
     id: String,
     /// When its window ended.
     window_end: String,
-    /// The length of its window.
-    seconds: f64,
+    /// The length of its window in seconds; `null` if it has no rates.
+    seconds: Option<f64>,
     /// When it arrived.
     received_at: String,
     /// How long after the end of its window that was.
@@ -72,6 +72,10 @@ struct LastReport {
     alerts: Vec<String>,
     /// Why an interface does not see all packets.
     troubles: Vec<String>,
+    /// Whether any interface was measured.
+    is_measured: bool,
+    /// What its numbers leave out, in words.
+    left_out: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -212,10 +216,12 @@ impl LastReport {
         let troubles: BTreeSet<_> = interfaces().filter_map(named).collect();
         let alerts = report["alerts"].as_array().into_iter().flatten();
         let firing = alerts.filter(|alert| alert["state"] == "firing").filter_map(|alert| alert["rule"].as_str());
+        let parts: Vec<Part> = interfaces().filter_map(|of| serde_json::from_value(of.clone()).ok()).collect();
+        let account = Account::of_parts(&parts);
         Self {
             id,
             window_end,
-            seconds: report["window"]["seconds"].as_f64().unwrap_or(seconds),
+            seconds: report["window"]["seconds"].as_f64(),
             received_at,
             delay_seconds,
             late_after_seconds: late_after(seconds),
@@ -227,6 +233,8 @@ impl LastReport {
             sampling: interfaces().filter_map(|of| of["sampling"].as_u64()).max().unwrap_or(1),
             alerts: firing.map(str::to_owned).collect(),
             troubles: troubles.into_iter().collect(),
+            is_measured: !account.is_nothing(),
+            left_out: account.left_out().map(|fact| fact.text).collect(),
         }
     }
 
@@ -276,7 +284,21 @@ mod tests {
         let last = LastReport::of(&report, texts, [10.0, 0.5]);
         assert_eq!((last.lost, last.sampling, last.coverage), (280, 4, Some(0.987)));
         assert_eq!(last.alerts, ["flood"]);
+        assert!(last.is_measured);
         assert!(!last.is_late(time("2026-11-20T08:01:10Z")) && last.is_late(time("2026-11-20T08:01:11Z")));
+    }
+
+    #[test]
+    fn a_router_that_measures_nothing_is_told() {
+        let mut report: Value = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+        for interface in report["interfaces"].as_array_mut().unwrap() {
+            interface["mode"] = "detached".into();
+            interface["ledger"]["seen"] = serde_json::json!({"packets": 0, "bytes": 0});
+        }
+        let texts = ["a/b/1", "2026-11-20T08:00:10.000Z", "2026-11-20T08:00:10.500Z"].map(str::to_owned);
+        let last = LastReport::of(&report, texts, [10.0, 0.5]);
+        assert!(!last.is_measured);
+        assert!(last.left_out.iter().any(|text| text.starts_with("not measured: eth0")), "{:?}", last.left_out);
     }
 
     /// A report with this number, window and size.

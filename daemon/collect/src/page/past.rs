@@ -8,6 +8,7 @@ use serde_json::Value;
 use weir_page::query::Times;
 use weir_report::{
     Distinct, History, InterfaceHistory, KeyHistory, KeySteps, ListKey, PastWindow, Reach, Report, Steps, Union,
+    is_firing, is_measured,
 };
 
 use super::super::line::sortable;
@@ -32,6 +33,8 @@ pub(super) struct Short {
 struct Carried {
     name: String,
     direction: Option<String>,
+    /// Whether weir measured it, or at least saw some packets of it.
+    is_known: bool,
     packets: u64,
     bytes: u64,
     lost: u64,
@@ -73,13 +76,17 @@ fn short(value: &Value) -> Option<Short> {
     let (start, end) = (time("start")?, time("end")?);
     let number = |of: &Value| of.as_u64().unwrap_or_default();
     let src_ip: Distinct = serde_json::from_value(value["src_ip"].clone()).ok()?;
-    let firing = value["alerts"].as_array().into_iter().flatten().filter(|alert| alert["state"] == "firing");
+    let alerts = value["alerts"].as_array().into_iter().flatten();
+    let firing = alerts.filter(|alert| alert["state"].as_str().is_some_and(is_firing));
     let carried = |of: &Value| {
         let lost = of["ledger"]["lost"].as_object().into_iter().flatten();
+        let is_measured_then = of["mode"].as_str().is_none_or(is_measured);
+        let packets = number(&of["ledger"]["seen"]["packets"]);
         Some(Carried {
+            is_known: is_measured_then || packets > 0,
             name: of["name"].as_str()?.to_owned(),
             direction: of["direction"].as_str().map(str::to_owned),
-            packets: number(&of["ledger"]["seen"]["packets"]),
+            packets,
             bytes: number(&of["ledger"]["seen"]["bytes"]),
             lost: lost.map(|(_, tally)| number(&tally["packets"])).sum(),
         })
@@ -91,6 +98,7 @@ fn short(value: &Value) -> Option<Short> {
             start,
             end,
             windows: 1,
+            seconds: value["window"]["seconds"].as_f64(),
             packets: number(&value["totals"]["packets"]),
             bytes: number(&value["totals"]["bytes"]),
             src_ip,
@@ -103,7 +111,7 @@ fn short(value: &Value) -> Option<Short> {
 /// Each interface in equal steps. The traffic of a window is spread evenly over its time, in whole packets and bytes.
 pub(super) fn history(windows: &[Short], (from, to): Times, points: usize) -> History {
     let reach = windows.first().map(|window| window.past.start);
-    let to = to.or(windows.last().map(|window| window.past.end)).unwrap_or(Timestamp::UNIX_EPOCH);
+    let to = to.or(windows.iter().map(|window| window.past.end).max()).unwrap_or(Timestamp::UNIX_EPOCH);
     let from = from.or(reach).unwrap_or(to).min(to);
     let steps = Steps::new(from, to, points);
     let grid =
@@ -113,9 +121,13 @@ pub(super) fn history(windows: &[Short], (from, to): Times, points: usize) -> Hi
         for of in &window.interfaces {
             let key = (of.name.clone(), of.direction.clone());
             let history = interfaces.entry(key).or_insert_with(|| unknown(of, steps.count));
+            if !of.is_known {
+                continue;
+            }
             grid.spread(window, of.packets, &mut history.packets);
             grid.spread(window, of.bytes, &mut history.bytes);
             grid.spread(window, of.lost, &mut history.lost);
+            grid.cover(window, &mut history.seconds);
         }
     }
     let reach = Reach { seconds: reach, windows: reach };
@@ -131,6 +143,7 @@ fn unknown(of: &Carried, steps: usize) -> InterfaceHistory {
         packets: nothing.clone(),
         bytes: nothing.clone(),
         lost: nothing,
+        seconds: vec![0.0; steps],
     }
 }
 
@@ -149,14 +162,28 @@ impl Grid {
             let part = (at_ms.clamp(window.start_ms, window.end_ms) - window.start_ms).unsigned_abs();
             u64::try_from(u128::from(whole) * u128::from(part) / u128::from(length.unsigned_abs())).unwrap_or(whole)
         };
-        let nth = |at_ms: i64| (at_ms - self.first_ms).div_euclid(self.step_ms);
-        let (first, last) = (nth(window.start_ms).max(0), nth(window.end_ms - 1).min(self.steps as i64 - 1));
-        for step in first..=last {
-            let begin = self.first_ms + step * self.step_ms;
+        for (step, begin) in self.touched(window) {
             let part = until(begin + self.step_ms) - until(begin);
-            let Some(sum) = series.get_mut(step as usize) else { return };
+            let Some(sum) = series.get_mut(step) else { return };
             *sum = Some(sum.unwrap_or(0).saturating_add(part));
         }
+    }
+
+    /// Adds the time that a window covers of its steps, in seconds.
+    fn cover(&self, window: &Short, seconds: &mut [f64]) {
+        for (step, begin) in self.touched(window) {
+            let [from, to] = [begin, begin + self.step_ms].map(|at_ms| at_ms.clamp(window.start_ms, window.end_ms));
+            let Some(sum) = seconds.get_mut(step) else { return };
+            *sum += (to - from) as f64 / SECOND_MS as f64;
+        }
+    }
+
+    /// The steps that a window touches, each with its start.
+    fn touched(&self, window: &Short) -> impl Iterator<Item = (usize, i64)> {
+        let Self { first_ms, step_ms, steps } = *self;
+        let nth = |at_ms: i64| (at_ms - first_ms).div_euclid(step_ms);
+        let (first, last) = (nth(window.start_ms).max(0), nth(window.end_ms - 1).min(steps as i64 - 1));
+        (first..=last).map(move |step| (step as usize, first_ms + step * step_ms))
     }
 }
 
@@ -182,7 +209,7 @@ pub(super) fn of_key(
     let mut windows = Vec::new();
     let read = each(connection, observer, times, |report| windows.push((PastWindow::of(report), Union::one(report))))?;
     let from = times.0.or(windows.first().map(|(past, _)| past.start)).unwrap_or(Timestamp::UNIX_EPOCH);
-    let to = times.1.or(windows.last().map(|(past, _)| past.end)).unwrap_or(from);
+    let to = times.1.or(windows.iter().map(|(past, _)| past.end).max()).unwrap_or(from);
     let mut steps = KeySteps::new(key, view, (from, to), points);
     windows.iter().for_each(|(past, union)| steps.add(past, union, &list_key));
     Ok(read.map(|()| steps.finish()))
@@ -299,6 +326,7 @@ mod tests {
         assert_eq!(of.interfaces[0].lost.iter().flatten().sum::<u64>(), 9);
         let few = history(&windows, (None, None), 2);
         assert_eq!((few.step_seconds, &few.interfaces[0].bytes[..]), (20, &[Some(1010), Some(50)][..]));
+        assert_eq!(few.interfaces[0].seconds, [20.0, 10.0], "half of the last step is known");
         assert_eq!((few.windows.len(), few.windows[0].windows), (2, 2));
         let time = |second| Some(Timestamp::from_second(second).unwrap());
         let part = history(&windows[1..2], (time(115), time(117)), 100);

@@ -191,6 +191,16 @@ impl Geo {
         self.bytes
     }
 
+    /// Which database of this kind there is: its type, and when it was built, in seconds since 1970. `None` if there is
+    /// none.
+    pub fn edition(&self, key: Key) -> Option<(&str, u64)> {
+        let database = match key {
+            Key::Asn => self.asn.as_ref(),
+            Key::Country => self.country.as_ref(),
+        };
+        database.map(Reader::metadata).map(|data| (data.database_type.as_str(), data.build_epoch))
+    }
+
     /// Whether there is a database of this kind.
     pub const fn has(&self, key: Key) -> bool {
         match key {

@@ -6,7 +6,10 @@
 //! This is not a crate, because `prefix-trie` 0.10, which is well maintained, took about seven times as long in the
 //! same run, with ten prefixes and with 100,000: it descends bit by bit. `scripts/bench networks` measures this.
 
-use std::{iter, net::IpAddr};
+use std::{
+    iter,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use weir_common::flow::Address;
 
@@ -99,6 +102,22 @@ impl Networks {
     pub fn id(&self, name: &str) -> Option<u8> {
         let index = self.names.iter().position(|known| known == name)?;
         u8::try_from(index + 1).ok()
+    }
+
+    /// Whether the network with this id is the operator's own.
+    pub const fn is_own(&self, id: u8) -> bool {
+        self.own[id as usize]
+    }
+
+    /// Calls `each` with the first address of each range of addresses in one network, and the id of that network: the
+    /// ranges of IPv4, and then those of IPv6, each in ascending order. Neighbouring ranges have different ids.
+    pub fn each_range(&self, mut each: impl FnMut(IpAddr, u8)) {
+        for (first, id) in self.v4.all() {
+            each(Ipv4Addr::from_bits(first).into(), id);
+        }
+        for (first, id) in self.v6.all() {
+            each(Ipv6Addr::from_bits(first).into(), id);
+        }
     }
 
     /// The number of networks. Their ids are 1 to this number.
@@ -272,6 +291,12 @@ impl<N: Number> Ranges<N> {
             }
             node = &self.nodes[(part & !NODE) as usize];
         }
+    }
+
+    /// The first number of each range, and its id.
+    fn all(&self) -> impl Iterator<Item = (N, u8)> {
+        let firsts = iter::once(N::MIN).chain(self.keys[..self.keys.len() - KEYS].iter().copied());
+        firsts.zip(self.ids.iter().copied())
     }
 
     fn memory_bytes(&self) -> usize {

@@ -397,6 +397,11 @@ impl By {
         }
     }
 
+    /// Whether the addresses of a key are IPv6.
+    pub const fn is_v6(&self, key: &ViewKey) -> bool {
+        key.0[SHARED] >> self.version & 1 == 1
+    }
+
     /// The fields of a key with their names, as reports show them. Unknown fields are left out. `interface` shows a
     /// slot.
     pub fn show(
@@ -406,7 +411,7 @@ impl By {
         interface: impl Fn(usize, &mut Map<String, Value>),
     ) -> Map<String, Value> {
         let mut shown = Map::new();
-        let is_v6 = key.0[SHARED] >> self.version & 1 == 1;
+        let is_v6 = self.is_v6(key);
         let mut addresses = self.addresses.iter().zip(key.0.chunks_exact(2));
         for field in &self.fields {
             match field {
@@ -430,7 +435,7 @@ impl By {
     /// Writes the values of a key's fields, separated by spaces: `-` for an absent one, and `*` if the key has no
     /// fields. No value has a space. `interface` writes a slot.
     pub fn write(&self, key: &ViewKey, facts: Facts<'_>, interface: impl Fn(usize, &mut String), out: &mut String) {
-        let is_v6 = key.0[SHARED] >> self.version & 1 == 1;
+        let is_v6 = self.is_v6(key);
         let mut addresses = self.addresses.iter().zip(key.0.chunks_exact(2));
         if self.fields.is_empty() {
             out.push('*');

@@ -2,6 +2,8 @@
 
 use std::{env, fmt, path::Path};
 
+use weir_system::text::escaped;
+
 /// A position in the file. Lines and columns count from 1; a column is a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
@@ -33,8 +35,8 @@ pub struct Mistake {
 
 /// All mistakes in a configuration file, in line order.
 ///
-/// Each is displayed as one line, such as `weir.yaml:12:13: report.interval: 200ms is below the minimum of 1s`. The
-/// last line tells what to do next.
+/// Each is displayed as one line, whatever names and texts it quotes, such as `weir.yaml:12:13: report.interval: 200ms
+/// is below the minimum of 1s`. The last line tells what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes {
     file: String,
@@ -93,14 +95,14 @@ impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, list, unlisted, advice } = self;
         for Mistake { place, path, message } in list {
-            write!(f, "{file}:")?;
+            write!(f, "{}:", escaped(file))?;
             if let Some(Position { line, column }) = place {
                 write!(f, "{line}:{column}:")?;
             }
             if !path.is_empty() {
-                write!(f, " {path}:")?;
+                write!(f, " {}:", escaped(path))?;
             }
-            writeln!(f, " {message}")?;
+            writeln!(f, " {}", escaped(message))?;
         }
         let count = list.len() + unlisted;
         write!(f, "{count} mistake{}", if count == 1 { "" } else { "s" })?;

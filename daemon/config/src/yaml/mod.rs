@@ -48,7 +48,7 @@ pub use self::interface::{Direction, Interface, Mode, slots};
 pub use self::key::{HashKey, KeyError, Secret};
 pub use self::mistake::{Mistake, Mistakes, Position};
 pub use self::own_files::OwnFiles;
-pub use self::secret::Exposed;
+pub use self::secret::{Exposed, is_credential_of_service};
 pub use self::sections::{Refused, Started};
 pub use self::sink::{
     Address, Addresses, Compress, File, Format, Http, IPFIX_FIELDS, Ipfix, Kafka, Mechanism, Nats, NatsUrl, Sasl, Sink,

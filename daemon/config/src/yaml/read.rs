@@ -8,7 +8,7 @@ use super::export::export;
 use super::history::history;
 use super::interface::interfaces;
 use super::interval::interval;
-use super::key::{KEY_DIGITS, parse_key};
+use super::key::{GUESSABLE, KEY_DIGITS, NoKey, parse_key};
 use super::limits::*;
 use super::network::networks;
 use super::section::{Field, Section};
@@ -271,11 +271,14 @@ fn hash_key(field: &Field<'_>) -> Option<HashKey> {
         return file?.map(HashKey::File);
     }
     let text = field.text()?;
-    let key = parse_key(text);
-    if key.is_none() {
-        let (count, hex) = (text.chars().count(), text.chars().all(|c| c.is_ascii_hexdigit()));
-        let found = if hex { format!("{count}") } else { format!("{count} characters, not all hex digits") };
-        field.refuse(format!("expected {KEY_DIGITS} hex digits, found {found}"));
+    match parse_key(text) {
+        Ok(key) => return Some(HashKey::Given(key)),
+        Err(NoKey::Guessable) => field.refuse(format!("these are {GUESSABLE}")),
+        Err(NoKey::Malformed) => {
+            let (count, hex) = (text.chars().count(), text.chars().all(|c| c.is_ascii_hexdigit()));
+            let found = if hex { format!("{count}") } else { format!("{count} characters, not all hex digits") };
+            field.refuse(format!("expected {KEY_DIGITS} hex digits, found {found}"));
+        }
     }
-    key.map(HashKey::Given)
+    None
 }

@@ -1,7 +1,8 @@
 //! Merges the packets of several captures in time order.
 //!
 //! Each capture is read from start to end. So if each capture is sorted, the result is sorted, too. The packets of one
-//! capture keep their order even if it is not sorted. A packet without a time comes right after the one before it.
+//! capture keep their order even if it is not sorted. A packet without a time comes right after the one before it, and
+//! so does a stray: its capture does not wait for a wrong time.
 //!
 //! Memory: one read buffer per open capture. If there are many captures, each is open only from its first packet to its
 //! last, so only captures that overlap in time are open together.
@@ -17,6 +18,8 @@ use std::{
 use super::{
     Broken, Capture, Packet, Reason,
     input::{self, Input},
+    span::Covered,
+    strays::Settled,
 };
 
 /// Up to this many captures stay open from the start.
@@ -28,21 +31,21 @@ const BUFFER_BYTES: [usize; 2] = [16 << 10, 256 << 10];
 /// Captures that are read together.
 pub struct Merge {
     sources: Vec<Source>,
-    /// Captures that have not ended, by the time of their next packet. The capture that was read last has the time of
-    /// the packet that it returned.
+    /// Captures that have not ended, by the time at which their next packet is due. The capture that was read last has
+    /// the time of the packet that it returned.
     next: BinaryHeap<Reverse<(u64, usize)>>,
     buffer_bytes: usize,
     read: Rc<Cell<u64>>,
     captures: usize,
     broken: Vec<(usize, Broken)>,
+    /// The time of all captures that have ended.
+    covered: Covered,
 }
 
 struct Source {
     path: PathBuf,
     /// `None` if it is not open yet, or already closed.
-    capture: Option<Capture<Input>>,
-    /// The time of the last packet it returned.
-    time_ns: u64,
+    capture: Option<Settled<Input>>,
 }
 
 impl Merge {
@@ -56,9 +59,10 @@ impl Merge {
             read: Rc::default(),
             captures: 0,
             broken: Vec::new(),
+            covered: Covered::default(),
         };
         for (nth, path) in files.iter().enumerate() {
-            merge.sources.push(Source { path: path.clone(), capture: None, time_ns: 0 });
+            merge.sources.push(Source { path: path.clone(), capture: None });
             if let Err(broken) = merge.look_at(nth, files.len() > KEPT_OPEN) {
                 merge.broken.push((nth, broken));
             }
@@ -76,6 +80,11 @@ impl Merge {
         self.read.get()
     }
 
+    /// The time that the captures cover which have been read to their end.
+    pub const fn covered(&self) -> Covered {
+        self.covered
+    }
+
     /// The captures that could not be read to the end, in the order of the files.
     pub fn into_broken(mut self) -> Vec<Broken> {
         self.broken.sort_by_key(|(nth, _)| *nth);
@@ -85,9 +94,9 @@ impl Merge {
     /// The next packet of all captures; `None` at the end.
     pub fn next_packet(&mut self) -> Option<Packet<'_>> {
         let nth = loop {
-            let Reverse((time_ns, nth)) = *self.next.peek()?;
-            match self.time_of(nth) {
-                Ok(Some(next_ns)) if next_ns == time_ns => break nth,
+            let Reverse((due_ns, nth)) = *self.next.peek()?;
+            match self.next_due(nth) {
+                Ok(Some(next_ns)) if next_ns == due_ns => break nth,
                 Ok(Some(next_ns)) => {
                     if let Some(mut first) = self.next.peek_mut() {
                         *first = Reverse((next_ns, nth));
@@ -95,33 +104,30 @@ impl Merge {
                 }
                 end => {
                     self.next.peek_mut().map(PeekMut::pop);
-                    self.sources[nth].capture = None;
+                    if let Some(ended) = self.sources[nth].capture.take() {
+                        self.covered.add(ended.times().covered());
+                    }
                     self.broken.extend(end.err().map(|broken| (nth, broken)));
                 }
             }
         };
-        let Source { capture, time_ns, .. } = &mut self.sources[nth];
-        // Its time is known, so the packet exists.
-        let packet = capture.as_mut()?.next_packet().ok()??;
-        *time_ns = packet.time_ns.unwrap_or(*time_ns);
-        Some(packet)
+        // It is known when the packet is due, so it exists.
+        self.sources[nth].capture.as_mut()?.next_packet().ok()?
     }
 
-    /// The time of a capture's next packet; `None` at its end.
-    fn time_of(&mut self, nth: usize) -> Result<Option<u64>, Broken> {
+    /// When a capture's next packet is due; `None` at its end.
+    fn next_due(&mut self, nth: usize) -> Result<Option<u64>, Broken> {
         if self.sources[nth].capture.is_none() {
             self.sources[nth].capture = Some(self.open(nth)?);
         }
-        let Source { capture, time_ns, .. } = &mut self.sources[nth];
-        let next = capture.as_mut().map(Capture::next_time).transpose()?.flatten();
-        Ok(next.map(|next| next.unwrap_or(*time_ns)))
+        self.sources[nth].capture.as_mut().map_or(Ok(None), Settled::next_due)
     }
 
-    fn open(&self, nth: usize) -> Result<Capture<Input>, Broken> {
+    fn open(&self, nth: usize) -> Result<Settled<Input>, Broken> {
         let path = &self.sources[nth].path;
         let file = input::name(path);
         match Input::open(path, &self.read) {
-            Ok(input) => Capture::with_buffer(input, file, self.buffer_bytes),
+            Ok(input) => Capture::with_buffer(input, file, self.buffer_bytes).map(Settled::new),
             Err(error) => Err(Broken { file, packets: 0, offset: 0, reason: Reason::Open(error) }),
         }
     }
@@ -131,8 +137,8 @@ impl Merge {
         let before = self.read.get();
         self.sources[nth].capture = Some(self.open(nth)?);
         self.captures += 1;
-        if let Some(time_ns) = self.time_of(nth)? {
-            self.next.push(Reverse((time_ns, nth)));
+        if let Some(due_ns) = self.next_due(nth)? {
+            self.next.push(Reverse((due_ns, nth)));
             if are_many && input::can_be_read_again(&self.sources[nth].path) {
                 self.sources[nth].capture = None;
                 self.read.set(before);

@@ -11,19 +11,23 @@
 //! it is used. Before version 2.3, pcap had its two lengths swapped. Obsolete pcapng packet blocks still occur. And
 //! nothing may be allocated per packet.
 //!
-//! A packet's bytes are its *original* length. If the capture states that frames include an FCS (the upper bits of
+//! A packet's bytes are its *original* length, without what some link types put before the packet ([`link`]). If the capture states that frames include an FCS (the upper bits of
 //! pcap's link type, pcapng's `if_fcslen`), the FCS is counted, as in other tools.
 
 mod broken;
 mod buffer;
+pub mod buffers;
 pub mod input;
-mod link;
+pub mod link;
+mod link_names;
 pub mod merge;
 mod order;
 mod packed;
 pub mod packet_buffer;
 mod pcap;
 mod pcapng;
+pub mod span;
+pub mod strays;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +38,9 @@ use weir_common::packet::Link;
 pub use self::broken::{Broken, CapturePart, Reason};
 use self::{
     buffer::Buffer,
+    buffers::Split,
+    link::{LinkType, Opened},
+    order::Order,
     pcap::{Magic, Pcap},
     pcapng::Pcapng,
 };
@@ -57,10 +64,17 @@ pub struct Packet<'a> {
     /// Capture time in nanoseconds since the Unix epoch. `None` if the capture has no time (pcapng's simple packet
     /// blocks), or if the time is before 1970 or after July 2554.
     pub time_ns: Option<u64>,
-    /// The link layer of the first captured bytes.
+    /// Whether its time is far from that of the packets around it (see [`strays`]). [`Capture`] does not know.
+    pub stray: bool,
+    /// Its link type in the capture.
+    pub link_type: LinkType,
+    /// The link layer of the first captured bytes; [`Link::Other`] if weir does not read its link type.
     pub link: Link,
-    /// Length on the wire in bytes, as recorded. In a few captures it is less than the number of captured bytes.
+    /// Length on the wire in bytes, as recorded, without what the link type adds to the packet. In a few captures it is
+    /// less than the number of captured bytes.
     pub wire_bytes: u32,
+    /// The packets that it has, if it is a buffer of several. [`Capture`] does not know.
+    pub split: Split,
     /// The captured bytes.
     pub captured: &'a [u8],
 }
@@ -84,7 +98,8 @@ enum Format {
 /// The position of the next packet in the buffer, and the capture's data about it.
 struct Located {
     time_ns: Option<u64>,
-    link: Link,
+    link_type: LinkType,
+    order: Order,
     wire_bytes: u32,
     captured: Range<usize>,
     /// Length of the whole record in bytes.
@@ -156,9 +171,11 @@ impl<R: Read> Capture<R> {
             None => self.locate()?,
             next => next,
         };
-        Ok(next.map(|Located { time_ns, link, wire_bytes, captured, bytes }| {
+        Ok(next.map(|Located { time_ns, link_type, order, wire_bytes, captured, bytes }| {
             self.packets += 1;
-            Packet { time_ns, link, wire_bytes, captured: &self.buffer.take(bytes)[captured] }
+            let captured = &self.buffer.take(bytes)[captured];
+            let Opened { link, wire_bytes, captured } = link_type.open(order, captured, wire_bytes);
+            Packet { time_ns, stray: false, link_type, link, wire_bytes, split: Split::NONE, captured }
         }))
     }
 

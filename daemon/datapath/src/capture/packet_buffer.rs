@@ -1,11 +1,11 @@
 //! Packets that wait for their window, in time order.
 
 use std::{
-    cmp::Ordering,
-    collections::{BinaryHeap, VecDeque},
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
 };
 
-use weir_common::packet::{Link, REACH_MAX};
+use weir_common::packet::REACH_MAX;
 
 use super::Packet;
 
@@ -15,7 +15,8 @@ const BYTES_MAX: usize = 16 << 20;
 /// Packets copied from their captures: as many bytes of each as the parser reads.
 #[derive(Default)]
 pub struct PacketBuffer {
-    packets: BinaryHeap<Waiting>,
+    /// By time, and packets of the same time by arrival.
+    packets: BTreeMap<(u64, u64), Waiting>,
     /// Packets without a time, in arrival order.
     untimed: VecDeque<Waiting>,
     /// How many packets were added.
@@ -23,32 +24,36 @@ pub struct PacketBuffer {
     bytes: usize,
 }
 
-/// A waiting packet.
+/// A copy of a packet.
 pub struct Waiting {
-    time_ns: Option<u64>,
-    /// Its arrival number: packets of the same time keep their arrival order.
-    nth: u64,
-    link: Link,
-    wire_bytes: u32,
+    /// The packet without its bytes.
+    packet: Packet<'static>,
     captured: Box<[u8]>,
 }
 
 impl PacketBuffer {
     /// Adds a packet.
-    pub fn push(&mut self, &Packet { time_ns, link, wire_bytes, captured }: &Packet<'_>) {
-        let captured = captured[..captured.len().min(REACH_MAX)].into();
-        let waiting = Waiting { time_ns, nth: self.count, link, wire_bytes, captured };
-        self.count += 1;
+    pub fn push(&mut self, packet: &Packet<'_>) {
+        let waiting = Waiting::new(packet);
         self.bytes += waiting.bytes();
-        match time_ns {
-            Some(_) => self.packets.push(waiting),
+        match packet.time_ns {
+            Some(time_ns) => drop(self.packets.insert((time_ns, self.count), waiting)),
             None => self.untimed.push_back(waiting),
         }
+        self.count += 1;
     }
 
     /// Takes the earliest packet, or the first one without a time if there is no other.
     pub fn pop(&mut self) -> Option<Waiting> {
-        let Some(first) = self.packets.pop() else { return self.pop_untimed() };
+        let Some((_, first)) = self.packets.pop_first() else { return self.pop_untimed() };
+        self.bytes -= first.bytes();
+        Some(first)
+    }
+
+    /// Takes the earliest packet of these times.
+    pub fn pop_within(&mut self, times_ns: Range<u64>) -> Option<Waiting> {
+        let (&key, _) = self.packets.range((times_ns.start, 0)..(times_ns.end, 0)).next()?;
+        let first = self.packets.remove(&key)?;
         self.bytes -= first.bytes();
         Some(first)
     }
@@ -62,7 +67,7 @@ impl PacketBuffer {
 
     /// The time of the earliest packet.
     pub fn first_ns(&self) -> Option<u64> {
-        self.packets.peek()?.time_ns
+        self.packets.first_key_value().map(|((time_ns, _), _)| *time_ns)
     }
 
     /// Whether there is no room for another packet.
@@ -72,44 +77,35 @@ impl PacketBuffer {
 }
 
 impl Waiting {
+    /// Copies a packet.
+    pub(super) fn new(packet: &Packet<'_>) -> Self {
+        let captured = packet.captured;
+        Self { packet: Packet { captured: &[], ..*packet }, captured: captured[..captured.len().min(REACH_MAX)].into() }
+    }
+
     /// The packet as it was added.
     pub const fn packet(&self) -> Packet<'_> {
-        Packet { time_ns: self.time_ns, link: self.link, wire_bytes: self.wire_bytes, captured: &self.captured }
+        Packet { captured: &self.captured, ..self.packet }
     }
 
-    /// The memory that it takes, including the allocator's overhead.
+    /// The memory that it takes, including the overhead of the allocator and of the tree, whose nodes may be half empty.
     const fn bytes(&self) -> usize {
-        size_of::<Self>() + 16 + self.captured.len()
+        2 * (size_of::<Self>() + size_of::<(u64, u64)>()) + 16 + self.captured.len()
     }
 }
-
-/// The earliest packet is the greatest one, because a heap returns the greatest first.
-impl Ord for Waiting {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.time_ns, other.nth).cmp(&(self.time_ns, self.nth))
-    }
-}
-
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Waiting {}
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use weir_common::packet::Link;
+
+    use super::{
+        super::{buffers::Split, link::LinkType},
+        *,
+    };
 
     fn packet(time_ns: Option<u64>, wire_bytes: u32, captured: &[u8]) -> Packet<'_> {
-        Packet { time_ns, link: Link::Ethernet, wire_bytes, captured }
+        let (link_type, split) = (LinkType(1), Split::NONE);
+        Packet { time_ns, stray: false, link_type, link: Link::Ethernet, wire_bytes, split, captured }
     }
 
     #[test]
@@ -129,13 +125,24 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_a_time_can_be_taken_from_the_middle() {
+        let mut held = PacketBuffer::default();
+        for (time_ns, nth) in [(10, 0), (20, 1), (20, 2), (29, 3), (30, 4)] {
+            held.push(&packet(Some(time_ns), nth, &[]));
+        }
+        let taken: Vec<_> = std::iter::from_fn(|| held.pop_within(20..30)).map(|one| one.packet().wire_bytes).collect();
+        assert_eq!(taken, [1, 2, 3]);
+        assert_eq!((held.first_ns(), held.packets.len()), (Some(10), 2));
+    }
+
+    #[test]
     fn the_packet_buffer_has_a_limit() {
         let mut held = PacketBuffer::default();
         let bytes = [0; REACH_MAX];
         while !held.is_full() {
             held.push(&packet(Some(0), 1, &bytes));
         }
-        assert!((BYTES_MAX / 600..BYTES_MAX / REACH_MAX).contains(&(held.count as usize)), "{}", held.count);
+        assert!((BYTES_MAX / 1_000..BYTES_MAX / REACH_MAX).contains(&(held.count as usize)), "{}", held.count);
         held.pop();
         assert!(!held.is_full());
     }

@@ -2,11 +2,9 @@
 
 use std::io::Read;
 
-use weir_common::packet::Link;
-
 use super::{
     Buffer, CapturePart, Located, PACKET_BYTES_MAX, Reason,
-    link::link,
+    link::LinkType,
     order::Order::{self, Big, Little},
 };
 
@@ -19,7 +17,7 @@ const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
 pub(super) struct Pcap {
     magic: Magic,
     lengths: Lengths,
-    link: Link,
+    link_type: LinkType,
 }
 
 /// The order of a record's two lengths.
@@ -77,7 +75,7 @@ impl Pcap {
         };
         let [.., linktype] = order.words::<6>(bytes);
         // The upper half of the link type has other uses, such as the FCS's length.
-        let pcap = Self { magic, lengths, link: link(linktype as u16) };
+        let pcap = Self { magic, lengths, link_type: LinkType(linktype as u16) };
         buffer.take(FILE_HEADER_BYTES);
         Ok(pcap)
     }
@@ -109,7 +107,8 @@ impl Pcap {
         }
         Ok(Some(Located {
             time_ns: Some(u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * ns_per_tick),
-            link: self.link,
+            link_type: self.link_type,
+            order,
             wire_bytes: original,
             captured: at..bytes,
             bytes,

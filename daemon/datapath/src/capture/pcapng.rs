@@ -6,11 +6,10 @@ use pcap_parser::{
     OptionCode,
     pcapng::{parse_interfacedescriptionblock_be, parse_interfacedescriptionblock_le},
 };
-use weir_common::packet::Link;
 
 use super::{
     BLOCK_BYTES_MAX, Buffer, CapturePart, DESCRIPTION_BYTES_MAX, DESCRIPTIONS_MAX, Located, PACKET_BYTES_MAX, Reason,
-    link::link,
+    link::LinkType,
     order::Order::{self, Big, Little},
 };
 
@@ -43,7 +42,7 @@ pub(super) struct Pcapng {
 }
 
 struct Interface {
-    link: Link,
+    link_type: LinkType,
     snap_bytes: u32,
     resolution: Resolution,
     offset_ns: i128,
@@ -135,7 +134,7 @@ impl Pcapng {
         };
         let (_, description) = parsed.map_err(|_| Reason::Description)?;
         let mut interface = Interface {
-            link: link(description.linktype.0 as u16),
+            link_type: LinkType(description.linktype.0 as u16),
             snap_bytes: description.snaplen,
             resolution: Resolution::new(description.if_tsresol),
             offset_ns: 0,
@@ -159,7 +158,8 @@ impl Pcapng {
         fits(captured, PACKET_AT, block)?;
         Ok(Located {
             time_ns: interface.time_ns(u64::from(time_high) << 32 | u64::from(time_low)),
-            link: interface.link,
+            link_type: interface.link_type,
+            order: self.order,
             wire_bytes: original,
             captured: PACKET_AT..PACKET_AT + captured as usize,
             bytes: block.len(),
@@ -177,7 +177,8 @@ impl Pcapng {
         fits(captured, SIMPLE_PACKET_AT, block)?;
         Ok(Located {
             time_ns: None,
-            link: interface.link,
+            link_type: interface.link_type,
+            order: self.order,
             wire_bytes: original,
             captured: SIMPLE_PACKET_AT..SIMPLE_PACKET_AT + captured as usize,
             bytes: block.len(),

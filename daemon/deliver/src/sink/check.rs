@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
-use weir_config::{self as config, Target};
+use weir_config::{self as config, Target, is_credential_of_service};
 use weir_system::folder;
 
 use super::{Http, OpenError};
@@ -16,7 +16,9 @@ use super::{Http, OpenError};
 pub fn check(sinks: &[config::Sink]) -> Result<Vec<String>, OpenError> {
     let mut wrong = Vec::new();
     for (nth, sink) in sinks.iter().enumerate() {
-        wrong.extend(check_one(&sink.target)?.err().map(|error| format!("sinks[{nth}]: {error}")));
+        let place = format!("sinks[{nth}]");
+        let checked = check_one(&sink.target).map_err(|error| error.of(&place))?;
+        wrong.extend(checked.err().map(|error| format!("{place}: {error}")));
     }
     Ok(wrong)
 }
@@ -58,12 +60,6 @@ fn check_file(path: &Path) -> Result<(), String> {
             folder::check(folder.unwrap_or(Path::new(".")))
         }
     }
-}
-
-/// Whether this is a file that systemd creates when it starts a service (`LoadCredential=`), and the service is not
-/// running.
-fn is_credential_of_service(file: &Path) -> bool {
-    file.starts_with("/run/credentials") && file.parent().is_some_and(|folder| !folder.exists())
 }
 
 #[cfg(test)]
@@ -113,5 +109,19 @@ mod tests {
         assert!(wrong("{type: file, path: /proc/x}").contains("the kernel's own files"));
         assert_eq!(wrong("{type: file, path: /dev/null}"), "");
         fs::remove_dir_all(&here).unwrap();
+    }
+
+    #[test]
+    fn an_error_of_a_sink_names_its_entry() {
+        let file = std::env::temp_dir().join(format!("weir-no-pem-{}", std::process::id()));
+        fs::write(&file, "nothing").unwrap();
+        let text = format!(
+            "sinks: [{{type: stdout}}, {{type: http, url: 'https://a/', tls: {{ca_file: {}}}}}]",
+            file.display()
+        );
+        let config = Config::parse(&text, "weir.yaml").unwrap();
+        let error = weir_system::text::with_causes(&check(&config.sinks).unwrap_err());
+        assert!(error.starts_with("sinks[1]: ") && error.contains("has no certificate"), "{error}");
+        fs::remove_file(&file).unwrap();
     }
 }

@@ -18,6 +18,15 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
+    /// It is this entry of the configuration.
+    #[error("{place}")]
+    Of {
+        /// The entry: `sinks[0]`.
+        place: String,
+        /// The cause.
+        #[source]
+        source: Box<Self>,
+    },
     /// The settings of the HTTP sink are not valid.
     #[error(transparent)]
     Http(#[from] HttpError),
@@ -38,4 +47,20 @@ pub enum OpenError {
     #[cfg(not(all(feature = "kafka", feature = "nats", feature = "otlp")))]
     #[error("this weir was built without the {0} sink")]
     NotBuilt(&'static str),
+}
+
+impl OpenError {
+    /// The same, with the entry of the configuration.
+    pub(super) fn of(self, place: impl Into<String>) -> Self {
+        Self::Of { place: place.into(), source: Box::new(self) }
+    }
+
+    /// Whether it is a mistake in the configuration.
+    pub fn is_mistake(&self) -> bool {
+        match self {
+            Self::Http(_) => true,
+            Self::Of { source, .. } => source.is_mistake(),
+            _ => false,
+        }
+    }
 }

@@ -13,8 +13,11 @@ use crate::spool::root::SpoolRoot;
 ///
 /// The first sink that cannot be opened.
 pub fn open(sinks: &[config::Sink], spools: Option<&SpoolRoot>, has_tables: bool) -> Result<Vec<Outbox>, OpenError> {
-    let open = |sink: &config::Sink| open_one(sink, spools.zip(sink.target.spool_key().as_deref()), has_tables);
-    sinks.iter().map(open).collect()
+    let open = |(nth, sink): (usize, &config::Sink)| {
+        open_one(sink, spools.zip(sink.target.spool_key().as_deref()), has_tables)
+            .map_err(|error| error.of(format!("sinks[{nth}]")))
+    };
+    sinks.iter().enumerate().map(open).collect()
 }
 
 fn open_one(sink: &config::Sink, spool: Option<(&SpoolRoot, &str)>, has_tables: bool) -> Result<Outbox, OpenError> {
@@ -54,7 +57,7 @@ fn open_one(sink: &config::Sink, spool: Option<(&SpoolRoot, &str)>, has_tables: 
 ///
 /// The webhook cannot be opened.
 pub fn open_webhook(webhook: &config::Webhook) -> Result<Outbox, OpenError> {
-    let target = Http::webhook(webhook)?;
+    let target = Http::webhook(webhook).map_err(|error| OpenError::from(error).of("alerts.webhook"))?;
     Outbox::start(Box::new(target), webhook.queue, Addresses::Full, None)
         .map_err(|source| OpenError::System { name: "webhook", source })
 }

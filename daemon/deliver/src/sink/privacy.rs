@@ -69,16 +69,53 @@ pub(super) fn applied(addresses: Addresses, report: Encoded) -> Encoded {
     Encoded { line: line.into(), ..report }
 }
 
-/// Limits each row of a list to the total of the report.
-fn limit_lists(fields: &mut Map<String, Value>) {
-    let totals = fields.get("totals").cloned().unwrap_or_default();
+/// Limits each row of a list to the most that the report can have, and widens the rows of masked keys.
+fn bound_lists(fields: &mut Map<String, Value>) {
+    let most = ["packets", "bytes"].map(|name| (name, most(fields, name)));
     for top in ["top", "top_by_packets"] {
-        for lists in fields.get_mut(top).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
-            for name in ["packets", "bytes"] {
-                same_rows::limit(lists, name, &totals[name]);
+        let Some(lists) = fields.get_mut(top).and_then(Value::as_object_mut) else { continue };
+        let unlisted = lists.get("unlisted").cloned().unwrap_or_default();
+        for (list, rows) in lists {
+            for (name, most) in most {
+                same_rows::limit(rows, name, most);
+                if unlisted[list] != 0 {
+                    same_rows::widen(rows, name, most);
+                }
             }
         }
     }
+    // Each distinct value and each flow has a packet.
+    let Some(packets) = most[0].1 else { return };
+    let spread = fields.get_mut("spread").and_then(Value::as_object_mut);
+    for rows in spread.into_iter().flat_map(Map::values_mut) {
+        same_rows::widen_distinct(rows, "distinct", packets);
+    }
+    let widen = |rows: &mut Value| {
+        for name in ["flows", "new_flows", "distinct"] {
+            same_rows::widen_distinct(rows, name, packets);
+        }
+    };
+    for view in fields.get_mut("views").and_then(Value::as_array_mut).into_iter().flatten() {
+        for table in view.get_mut("tables").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(rows) = table.get_mut("rows") {
+                widen(rows);
+            }
+        }
+        if let Some(rows) = view.get_mut("rows") {
+            widen(rows);
+        }
+    }
+}
+
+/// The most packets or bytes that a report or an open window can have: its total, and what may have passed unseen.
+fn most(fields: &Map<String, Value>, name: &str) -> Option<u64> {
+    let total = fields.get("totals")?[name].as_u64()?;
+    let interfaces = fields.get("interfaces").and_then(Value::as_array).into_iter().flatten();
+    let unseen = interfaces.filter_map(|interface| {
+        let uncertain = &interface["ledger"]["uncertain"][name];
+        Some(uncertain["upper"].as_u64()?.saturating_sub(uncertain["lower"].as_u64()?))
+    });
+    Some(unseen.fold(total, u64::saturating_add))
 }
 
 /// A report from the spool, masked for this sink: when it was kept, the sink may have been allowed to see more.
@@ -106,7 +143,8 @@ fn mask_fields(addresses: Addresses, report: &mut Value) {
             same_rows::merge_all(value);
         }
     }
-    limit_lists(fields);
+    bound_lists(fields);
+    fields.values_mut().for_each(same_rows::forget_cuts);
     fields.insert(ADDRESSES.to_owned(), Value::from(addresses.name()));
 }
 
@@ -134,20 +172,34 @@ fn mask(addresses: Addresses, value: &mut Value) {
             }
         }
         Value::Array(values) => values.iter_mut().for_each(|value| mask(addresses, value)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| mask(addresses, value)),
+        Value::Object(fields) => {
+            let is_cut = fields.values().any(|value| value.as_str().is_some_and(|text| is_cut(addresses, text)));
+            fields.values_mut().for_each(|value| mask(addresses, value));
+            if is_cut {
+                fields.insert(same_rows::CUT.to_owned(), Value::Bool(true));
+            }
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 fn masked(addresses: Addresses, text: &str) -> Option<String> {
-    let bits = |address: IpAddr| addresses.bits(address);
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Some(cut(address, bits(address)).to_string());
-    }
-    let (address, length) = text.split_once('/')?;
-    let (address, length): (IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
-    let length = length.min(bits(address));
-    Some(format!("{}/{length}", cut(address, length)))
+    let (address, length) = address_in(text)?;
+    let bits = addresses.bits(address);
+    let cut = cut(address, bits);
+    Some(length.map_or_else(|| cut.to_string(), |length| format!("{cut}/{}", length.min(bits))))
+}
+
+/// Whether masking removes bits from this text, so that it stands for more addresses than before.
+fn is_cut(addresses: Addresses, text: &str) -> bool {
+    address_in(text).is_some_and(|(address, length)| length.is_none_or(|length| addresses.bits(address) < length))
+}
+
+/// The address in a text, and the length of its prefix if it is one.
+fn address_in(text: &str) -> Option<(IpAddr, Option<u8>)> {
+    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let length = length.map(str::parse).transpose().ok()?;
+    Some((address.parse().ok()?, length))
 }
 
 /// The address with all bits after these set to 0.
@@ -166,6 +218,8 @@ const fn mask_of(bits: u8, width: u8) -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use weir_report::{Bounds, Estimate, TopSource, Uncertain};
+
     use super::{super::tests::encoded, *};
 
     fn text(addresses: Addresses) -> String {
@@ -203,6 +257,60 @@ mod tests {
         for known in ["192.0.2", "198.51.100", "203.0.113", "2001:db8"] {
             assert!(!none.contains(known), "{known} in {none}");
         }
+    }
+
+    /// A list of sources, of which the list shows only some: each masked row must have room for the others.
+    #[test]
+    fn a_masked_row_has_room_for_the_addresses_of_its_network_without_a_row() {
+        let mut report: Report = serde_json::from_slice(&encoded("a/b/1").line).unwrap();
+        // 300 sources in two networks: source n of the first has 1,000 - n bytes, source n of the second 500.
+        let bytes = |network: u32, n: u32| if network == 0 { 1000 - u64::from(n) } else { 500 };
+        let all: Vec<_> = (0..2_u32).flat_map(|network| (0..150).map(move |n| (network, n))).collect();
+        let exact = |value| Estimate { value, lower: value, upper: value, sampled: None };
+        let row = |(rank, &(network, n)): (u32, &(u32, u32))| TopSource {
+            rank,
+            src_ip: Ipv4Addr::from_bits(0x0a00_0000 | network << 8 | n).into(),
+            packets: exact(1),
+            bytes: exact(bytes(network, n)),
+        };
+        let truth = [0, 1].map(|network| (0..150).map(|n| bytes(network, n)).sum::<u64>());
+        (report.totals.packets, report.totals.bytes) = (300, truth.iter().sum());
+        report.interfaces.clear();
+        for (listed, unlisted) in [(10, Some(990)), (10, None), (200, Some(500)), (300, Some(0))] {
+            report.top.sources = (1..).zip(&all[..listed]).map(row).collect();
+            report.top.unlisted.sources = unlisted;
+            let masked = of_report(Addresses::Prefix, report.clone());
+            for row in &masked.top.sources {
+                let truth = truth[usize::from(row.src_ip.to_string() == "10.0.1.0")];
+                assert!((row.bytes.lower..=row.bytes.upper).contains(&truth), "{listed}: {row:?}, and {truth}");
+                let is_exact = row.bytes.lower == row.bytes.upper;
+                assert_eq!(is_exact, unlisted == Some(0), "{row:?}");
+            }
+            let none = of_report(Addresses::None, report.clone());
+            let [all] = &none.top.sources[..] else { panic!("one key: {:?}", none.top.sources) };
+            assert_eq!(all.bytes.upper, truth.iter().sum::<u64>());
+        }
+        // What passed unseen may have been of any address.
+        let uncertain = Bounds { lower: 5, upper: 75 };
+        let mut interface = serde_json::from_slice::<Report>(&encoded("a/b/1").line).unwrap().interfaces.remove(0);
+        interface.ledger.uncertain = Some(Uncertain { packets: uncertain, bytes: uncertain });
+        report.interfaces = vec![interface];
+        report.top.unlisted.sources = None;
+        report.top.sources = (1..).zip(&all[..10]).map(row).collect();
+        let none = of_report(Addresses::None, report.clone());
+        assert_eq!(none.top.sources[0].bytes.upper, truth.iter().sum::<u64>() + 70);
+    }
+
+    #[test]
+    fn a_masked_row_of_distinct_values_has_room_and_no_mark_is_left() {
+        let mut report: Report = serde_json::from_slice(&encoded("a/b/1").line).unwrap();
+        report.totals.packets = 1_000_000;
+        report.interfaces.clear();
+        let masked = of_report(Addresses::Prefix, report);
+        let rows = &masked.spread.destinations_per_source;
+        assert!(!rows.is_empty() && rows.iter().all(|row| row.distinct.unwrap().upper == 1_000_000), "{rows:?}");
+        let text = serde_json::to_string(&masked).unwrap();
+        assert!(!text.contains("cut\""), "{text}");
     }
 
     #[test]

@@ -2,14 +2,19 @@
 //!
 //! Counts and their bounds are added. Numbers of distinct values (`distinct`) cannot be added: two addresses of a
 //! network may have values in common. The merged number is at least the larger of the two, and at most their sum.
+//!
+//! A masked key stands for a network, and a list has only some of its addresses. So the upper bound of its row must have
+//! room for the addresses without a row ([`widen`]).
 
 use std::{cmp::Reverse, collections::HashMap};
 
 use serde_json::{Map, Value};
 
+/// Marks an object whose key was masked while a report is being masked. No field of a report has this name.
+pub(super) const CUT: &str = "\0cut";
 /// Fields of a row that are not part of its key.
-const MEASURED: [&str; 11] =
-    ["rank", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members", "value", "lower", "upper"];
+const MEASURED: [&str; 12] =
+    ["rank", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members", "value", "lower", "upper", CUT];
 /// Fields that are added; those of `beyond` are two of them.
 const ADDED: [&str; 4] = ["packets", "bytes", "flows", "new_flows"];
 
@@ -29,9 +34,15 @@ pub(super) fn merge_all(value: &mut Value) {
                 merge_all(value);
             }
             let total = fields.get("total").cloned().unwrap_or_default();
+            let is_complete = fields.get("unlisted").is_some_and(|most| *most == 0);
             if let Some(rows) = fields.get_mut("rows") {
-                limit(rows, "packets", &total["packets"]["upper"]);
-                limit(rows, "bytes", &total["bytes"]["upper"]);
+                for name in ["packets", "bytes"] {
+                    let most = total[name]["upper"].as_u64();
+                    limit(rows, name, most);
+                    if !is_complete {
+                        widen(rows, name, most);
+                    }
+                }
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -148,9 +159,46 @@ fn sort(rows: &mut [Value], order: Option<&str>) {
     }
 }
 
+/// Widens the upper bounds of rows with a masked key: whatever the lower bounds of the rows leave of the total may belong
+/// to addresses of that network without a row.
+pub(super) fn widen(rows: &mut Value, name: &str, total: Option<u64>) {
+    let (Some(total), Some(rows)) = (total, rows.as_array_mut()) else { return };
+    let lower = |row: &Value| row.get("beyond").unwrap_or(row)[name]["lower"].as_u64();
+    let rest = rows.iter().filter_map(lower).fold(total, u64::saturating_sub);
+    for row in rows.iter_mut().filter(|row| row.get(CUT).is_some()) {
+        // A packet is in the rows of both of its hosts.
+        let room = if row.get("host").is_some() { Some(total) } else { lower(row).map(|lower| lower + rest) };
+        let row = if row.get("beyond").is_some() { &mut row["beyond"] } else { row };
+        if let (Some(upper), Some(room)) = (row[name]["upper"].as_u64(), room) {
+            row[name]["upper"] = upper.max(room).into();
+        }
+    }
+}
+
+/// Raises the upper bounds of a count of distinct things in rows with a masked key to `most`.
+pub(super) fn widen_distinct(rows: &mut Value, name: &str, most: u64) {
+    for row in rows.as_array_mut().into_iter().flatten().filter(|row| row.get(CUT).is_some()) {
+        if let Some(upper) = row[name]["upper"].as_u64() {
+            row[name]["upper"] = upper.max(most).into();
+        }
+    }
+}
+
+/// Removes the marks of masked keys.
+pub(super) fn forget_cuts(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(forget_cuts),
+        Value::Object(fields) => {
+            fields.remove(CUT);
+            fields.values_mut().for_each(forget_cuts);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// Caps the counts and bounds of each row: none exceeds the upper bound of its table's total.
-pub(super) fn limit(rows: &mut Value, name: &str, upper: &Value) {
-    let Some(most) = upper.as_u64() else { return };
+pub(super) fn limit(rows: &mut Value, name: &str, upper: Option<u64>) {
+    let Some(most) = upper else { return };
     for row in rows.as_array_mut().into_iter().flatten() {
         for part in ["value", "lower", "upper"] {
             if row[name][part].as_u64().is_some_and(|count| count > most) {
@@ -213,7 +261,7 @@ mod tests {
     #[test]
     fn a_row_has_no_more_than_its_table() {
         let mut rows = json!([{"rank": 1, "src_ip": "a", "packets": estimate(10, 8, 20)}]);
-        limit(&mut rows, "packets", &json!(12));
+        limit(&mut rows, "packets", Some(12));
         assert_eq!(rows[0]["packets"], estimate(10, 8, 12));
     }
 }

@@ -9,6 +9,8 @@ use std::{
 
 use weir_report::{FromJson, Report, Style, write_overview};
 
+use weir_system::text::escape_json;
+
 use super::{DeliveryError, Sink, write_line};
 use crate::spool::Item;
 
@@ -59,7 +61,12 @@ impl Stdout {
     fn shown<'i>(&self, item: &'i Item) -> Cow<'i, [u8]> {
         let line = &item.encoded.line;
         let screen = (self.has_tables && item.is_report).then(|| self.screen(line).ok()).flatten();
-        screen.map_or(Cow::Borrowed(line), Cow::Owned)
+        match screen {
+            Some(screen) => Cow::Owned(screen),
+            // A terminal would obey characters in names.
+            None if self.is_terminal => Cow::Owned(escape_json(&String::from_utf8_lossy(line)).into_bytes()),
+            None => Cow::Borrowed(line),
+        }
     }
 
     /// Whether nothing can read the output any more, because the reader of the pipe or the terminal is gone.

@@ -8,7 +8,10 @@ use std::{
 use jiff::Timestamp;
 use thiserror::Error;
 use weir_report::Tombstone;
-use weir_system::{numbers::grouped, text::visible};
+use weir_system::{
+    numbers::grouped,
+    text::{escaped, visible},
+};
 
 use super::{
     ANSWER, REPORT_BYTES_MAX,
@@ -154,7 +157,7 @@ pub fn write_list(items: &[Item], out: &mut impl Write) -> io::Result<()> {
         let Some(first) = of_sink.first() else { continue };
         let waiting =
             of_sink.iter().filter(|item| matches!(item.name.content, Content::Report(_) | Content::Retry(_))).count();
-        writeln!(out, "{}: {} reports wait", first.sink, grouped(waiting as u64))?;
+        writeln!(out, "{}: {} reports wait", escaped(&first.sink), grouped(waiting as u64))?;
         let id_width = of_sink.iter().map(|item| item.id.len()).max().unwrap_or_default();
         for Item { time, id, bytes, state, .. } in of_sink {
             let time = time.map_or_else(String::new, |time| time.to_string());

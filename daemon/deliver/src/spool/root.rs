@@ -93,7 +93,8 @@ impl SpoolRoot {
                 if found.unfinished {
                     warn!(
                         sink,
-                        "a crash has left a report half written in {path}: it is lost, and the next one names it"
+                        "a crash has left a report half written in {path}: it is lost. With a state directory, the next report \
+                         names it as `previous`"
                     );
                 }
                 if found.foreign > 0 {

@@ -1,4 +1,4 @@
-use std::{env, process};
+use std::{env, process, time::Duration};
 
 use weir_config::Addresses;
 use weir_report::Steps;
@@ -69,7 +69,7 @@ impl Writer {
         for second in 1..=10 {
             let counts = Some(Counts { packets: second, bytes: 60 * second, lost: 0 });
             let carried = Carried { name: "eth0", direction: None, counts };
-            self.seconds.add(at(nth * 10 + second as i64), [carried].into_iter());
+            self.seconds.add(at(nth * 10 + second as i64), Duration::from_secs(1), [carried].into_iter());
         }
         let number = self.windows.single().next();
         let closed = self.windows.add(&kept, Addresses::Full);

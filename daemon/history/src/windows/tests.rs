@@ -10,7 +10,7 @@ fn between(from: i64, to: i64) -> Time {
 }
 
 fn numbers(union: &Union) -> (u64, u64, f64) {
-    (union.windows, union.totals.packets, union.window.seconds.round())
+    (union.windows, union.totals.packets, union.window.seconds.seconds().unwrap_or(0.0).round())
 }
 
 #[test]
@@ -218,5 +218,105 @@ fn addresses_that_may_no_longer_be_shown_are_masked() {
     for (addresses, count) in [(Addresses::Full, 90), (Addresses::Prefix, 60), (Addresses::None, 30)] {
         windows.mask(addresses);
         assert_eq!(windows.span(&Time::default()).unwrap().windows, count, "{addresses:?}");
+    }
+}
+
+/// Wherever the clock was set to, a span has all windows that touch its time, and the rest of that time is missing.
+#[test]
+fn a_span_has_all_its_windows_wherever_the_clock_was_set() {
+    let mut random = Random(21);
+    for _ in 0..25 {
+        let (mut windows, mut nth) = (Windows::new(4 * MIB, Addresses::Full), 200);
+        let mut known = Vec::new();
+        for _ in 0..1 + random.below(120) {
+            add(&mut windows, &report(nth, &[(1, nth as u64)]));
+            known.push(nth);
+            nth += match random.below(12) {
+                0 => -(random.below(100) as i64),
+                1 => random.below(60) as i64,
+                _ => 1,
+            };
+            nth = nth.max(0);
+        }
+        let times = |nth: &i64| (nth * 10, nth * 10 + 10);
+        let latest = known.iter().map(times).map(|(_, end)| end).max().unwrap();
+        assert_eq!(windows.newest(), Some(at(latest)));
+        assert_eq!(windows.oldest(), known.iter().map(|nth| at(nth * 10)).min());
+        for _ in 0..12 {
+            let from = 10 * random.below(300) as i64;
+            let to = from + 10 + 10 * random.below(200) as i64;
+            let touched: Vec<i64> =
+                known.iter().copied().filter(|nth| times(nth).0 < to && from < times(nth).1).collect();
+            let Some(union) = windows.span(&between(from, to)) else {
+                assert_eq!(touched, [0; 0], "{from} to {to}");
+                continue;
+            };
+            let packets = touched.iter().map(|nth| *nth as u64).sum();
+            assert_eq!(numbers(&union), (touched.len() as u64, packets, 10.0 * touched.len() as f64));
+            assert_eq!(Some(union.window.start), touched.iter().map(|nth| at(nth * 10)).min());
+            assert_eq!(Some(union.window.end), touched.iter().map(|nth| at(nth * 10 + 10)).max());
+            for second in (from..to.min(latest)).step_by(10) {
+                let is_known = touched.iter().any(|nth| (times(nth).0..times(nth).1).contains(&second));
+                let is_missing = union.missing.iter().any(|gap| (gap.start..gap.end).contains(&at(second)));
+                assert!(is_known != is_missing || union.missing.len() == GAPS_MAX, "{second} of {from} to {to}");
+            }
+        }
+        let last = windows.span(&windows.last(3, None).unwrap()).unwrap();
+        assert!(last.windows >= known.len().min(3) as u64, "the last windows are among them");
+    }
+}
+
+/// An outage of two minutes is missing, too, where the windows around it are kept five minutes at a time.
+#[test]
+fn what_is_missing_within_five_minutes_is_said() {
+    let mut windows = Windows::new(MIB / 16, Addresses::Full);
+    let mut random = Random(3);
+    for nth in (0..400).filter(|nth| !(67..79).contains(nth)) {
+        add(&mut windows, &usual(nth, &mut random));
+    }
+    assert!(windows.single().first() > 100, "these windows are kept five minutes at a time");
+    let union = windows.span(&between(600, 1200)).unwrap();
+    assert_eq!(union.missing, [Gap { start: at(670), end: at(790) }]);
+    assert_eq!(union.windows, 48);
+    let past = windows.index(&between(600, 900))[0].clone();
+    assert_eq!((past.windows, past.seconds.map(f64::round)), (18, Some(180.0)));
+}
+
+#[test]
+fn a_span_says_which_alerts_were_firing_and_which_views_changed() {
+    let mut windows = Windows::new(MIB, Addresses::Full);
+    let texts = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let view = |question: &str| weir_report::View {
+        question: Some(question.to_owned()),
+        ..report(0, &[]).views.iter().find(|view| view.name == "web_by_server").unwrap().clone()
+    };
+    for nth in 0..100 {
+        let mut report = report(nth, &[(1, 10)]);
+        let alert = report.alerts[0].clone();
+        report.alerts = [(20, "flood", "firing"), (60, "scan", "clearing"), (80, "loss", "pending")]
+            .into_iter()
+            .filter(|(from, ..)| (*from..from + 5).contains(&nth))
+            .map(|(_, rule, state)| weir_report::Alert {
+                rule: rule.to_owned(),
+                state: state.to_owned(),
+                ..alert.clone()
+            })
+            .collect();
+        report.views = vec![view(if nth < 50 { "aa" } else { "bb" })];
+        if nth < 10 {
+            report.views.push(weir_report::View { name: "early".to_owned(), ..view("cc") });
+        }
+        add(&mut windows, &report);
+    }
+    for (from, to, fired, views, left_out, changed) in [
+        (0, 1000, &["flood", "scan"][..], 0, &["web_by_server", "early"][..], &["web_by_server"][..]),
+        (0, 100, &[], 2, &[], &[]),
+        (50, 210, &["flood"], 1, &["early"], &[]),
+        (620, 1000, &["scan"], 1, &[], &[]),
+    ] {
+        let union = windows.span(&between(from, to)).unwrap();
+        let others = union.left_out.iter().filter(|name| !name.ends_with("_prefixes")).cloned();
+        assert_eq!((&union.fired[..], union.views.len()), (&texts(fired)[..], views));
+        assert_eq!((others.collect(), union.changed), (texts(left_out), texts(changed)));
     }
 }

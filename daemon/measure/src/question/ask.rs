@@ -5,10 +5,14 @@
 
 pub mod short;
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use weir_common::flow::Address;
 use weir_config::{
+    Addresses,
     interface::Way,
     names::{Facts, Networks, Scope, dscp::dscp_number, protocol::protocol_number},
     view::{
@@ -63,6 +67,41 @@ impl KeyQuery {
         if asks.is_empty() { Err(refused.swap_remove(0)) } else { Ok(asks) }
     }
 
+    /// Parses the queries of a client who may see this much of addresses.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`], with the query. A query that has more of an address than the client may see is refused, too:
+    /// its answer would show who is there to everyone who tries addresses out.
+    pub fn parse_all(
+        keys: &[String],
+        views: &Views,
+        interfaces: &[&str],
+        addresses: Addresses,
+    ) -> Result<Vec<Self>, String> {
+        let mut asks = Vec::new();
+        for key in keys {
+            let known = Self::parse(key, views, interfaces).map_err(|why| format!("{key}: {why}"))?;
+            let (shown, hidden): (Vec<_>, Vec<_>) = known.into_iter().partition(|ask| ask.is_shown(views, addresses));
+            if shown.is_empty() && !hidden.is_empty() {
+                return Err(format!("{key}: {}", hidden_by(addresses)));
+            }
+            asks.extend(shown);
+        }
+        Ok(asks)
+    }
+
+    /// Whether its key has no more of an address than this.
+    fn is_shown(&self, views: &Views, addresses: Addresses) -> bool {
+        let Some(Question { by, view, .. }) = views.questions.get(self.view) else { return false };
+        let is_v6 = by.is_v6(&self.key);
+        let like = if is_v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+        view.by.iter().all(|field| match field {
+            Field::Ip(_, lengths) => lengths.of(is_v6) <= addresses.bits(like),
+            _ => true,
+        })
+    }
+
     /// Parses `FIELD=VALUE,...`, or an address or prefix alone.
     fn parse_fields(text: &str, views: &Views, interfaces: &[&str]) -> Result<Vec<Self>, String> {
         let asked = QueryTerms::parse(text, views, interfaces)?;
@@ -80,6 +119,20 @@ impl KeyQuery {
         }
         if asks.is_empty() { Err(asked.refusal(views)) } else { Ok(asks) }
     }
+}
+
+/// Why a query for a masked address has no answer.
+fn hidden_by(addresses: Addresses) -> String {
+    let [v4, v6] =
+        [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].map(|like: IpAddr| addresses.bits(like));
+    let name = addresses.name();
+    if v4 == 0 {
+        return format!("the configuration has `addresses: {name}`, so weir answers no question about an address");
+    }
+    format!(
+        "the configuration has `addresses: {name}`, so weir answers only questions about networks: of at most {v4} bits \
+         (IPv4) or {v6} bits (IPv6)"
+    )
 }
 
 /// A query, part by part.
@@ -435,6 +488,30 @@ mod tests {
         assert_eq!(pairs.len(), 2, "{pairs:?}");
         assert_eq!(sorted(&pairs.iter().map(String::as_str).collect::<Vec<_>>()), sorted(&both));
         assert_eq!(names("host=192.0.2.1,dst_port=80", &views), ["host_ports"]);
+    }
+
+    #[test]
+    fn a_query_with_more_of_an_address_than_a_client_may_see_is_refused() {
+        let views = views("{name: hosts, by: [host, dst_port]}, {name: wide, by: [src_ip/16/32]}");
+        let asked = |text: &str, addresses| {
+            let asks = KeyQuery::parse_all(&[text.to_owned()], &views, &["eth0"], addresses)?;
+            Ok::<_, String>(asks.iter().map(|ask| views.questions[ask.view].view.name.clone()).collect::<Vec<_>>())
+        };
+        let addresses = ["192.0.2.1", "src_ip=192.0.2.1", "192.0.2.1, 192.0.2.2", "2001:db8::1", "192.0.2.7:443"];
+        for text in addresses {
+            assert!(asked(text, Addresses::Full).is_ok(), "{text}");
+            for hides in [Addresses::Prefix, Addresses::None] {
+                let why = asked(text, hides).unwrap_err();
+                assert!(why.contains(&format!("{text}: the configuration has `addresses: {}`", hides.name())), "{why}");
+            }
+        }
+        for text in ["192.0.2.0/24", "2001:db8::/48", "192.0.0.0/16", "2001:db8::/32"] {
+            assert_eq!(asked(text, Addresses::Prefix), asked(text, Addresses::Full), "{text}");
+            assert!(asked(text, Addresses::None).unwrap_err().contains("no question about an address"), "{text}");
+        }
+        for text in [":443", "tcp", "tcp/443"] {
+            assert_eq!(asked(text, Addresses::None), asked(text, Addresses::Full), "{text}");
+        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Among {
     }
 
     #[inline]
-    fn has(&self, number: u32) -> bool {
+    pub(super) fn has(&self, number: u32) -> bool {
         self.having(&[number]) == 1
     }
 

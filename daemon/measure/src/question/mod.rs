@@ -1,12 +1,13 @@
 //! Questions: the views of a configuration, prepared for measuring.
 //!
 //! A [`Question`] is a [`View`] with its [`filter`] of tests, its key, and the structure that answers it, which the
-//! [`plan`]ner chose. Questions with the same records are [`sharing`] a structure. [`Views`] has all questions. The
-//! directory knows which interface has which slot, and [`ask`] finds the questions for a key. A shard keeps a
-//! [`sketch`] for each question.
+//! [`plan`]ner chose. Questions with the same records are [`sharing`] a structure, and answers to questions with the
+//! same [`fingerprint`] may be added up. [`Views`] has all questions. The directory knows which interface has which
+//! slot, and [`ask`] finds the questions for a key. A shard keeps a [`sketch`] for each question.
 
 pub mod ask;
 pub mod filter;
+mod fingerprint;
 pub mod plan;
 pub mod sharing;
 pub mod sketch;
@@ -20,10 +21,14 @@ use weir_config::{
 };
 use weir_datapath::directory::Directory;
 
-use self::filter::{Filter, Test};
 pub use self::{
     ask::{KeyQuery, short::is_name},
+    fingerprint::Fingerprint,
     plan::Structure,
+};
+use self::{
+    filter::{Filter, Test},
+    fingerprint::Meaning,
 };
 
 /// A view that is prepared for measuring.
@@ -37,6 +42,8 @@ pub struct Question {
     pub by: By,
     /// The fields whose distinct values it counts.
     pub of: Option<By>,
+    /// The fingerprint of what is asked. Only answers to questions with the same one may be added up.
+    pub fingerprint: Fingerprint,
     /// The structure that answers it.
     pub structure: Structure,
     /// The index of an earlier question with the same records, whose sketch also answers this question.
@@ -89,6 +96,8 @@ pub struct Views {
     pub questions: Vec<Question>,
     /// How many of the first questions are standard views.
     standard: usize,
+    /// The fingerprint of the distinct counts of a report.
+    pub unique: Fingerprint,
     /// What they need from packets that another interface has fed.
     pub repeated: Repeated,
     /// The interfaces that their tests select.
@@ -112,6 +121,8 @@ impl Views {
     /// The same with databases that have been read before.
     pub fn with_geo(config: &Config, interfaces: usize, geo: Arc<Geo>) -> Arc<Self> {
         let networks = Networks::new(&config.networks);
+        let meaning = Meaning { config, networks: &networks, geo: &geo };
+        let unique = meaning.of_unique();
         let mut directory = Directory::default();
         let is_of_use = |standard: &Standard| interfaces > 1 || !standard.is_for_several_interfaces();
         let standard: Vec<Standard> = config.standard().filter(is_of_use).collect();
@@ -120,9 +131,8 @@ impl Views {
             (standard.view(config.estimates.top_error, config.report.top), place)
         });
         let views = standard_views.chain(config.views.iter().map(|view| (view.clone(), AnswerPlace::Own)));
-        let mut questions: Vec<_> = views
-            .filter_map(|view| Question::new(view, &config.estimates, &networks, &mut directory, interfaces))
-            .collect();
+        let mut questions: Vec<_> =
+            views.filter_map(|view| Question::new(view, meaning, &mut directory, interfaces)).collect();
         for (nth, view) in standard.iter().enumerate() {
             if view.is_for_several_interfaces() {
                 questions[nth].structure = Structure::for_short_lists(&questions[nth].view, interfaces);
@@ -144,7 +154,8 @@ impl Views {
             (false, Some(_)) => Repeated::Plain,
             (false, None) => Repeated::Ignored,
         };
-        Arc::new(Self { questions, standard: standard.len(), repeated, directory: Arc::new(directory), networks, geo })
+        let (standard, directory) = (standard.len(), Arc::new(directory));
+        Arc::new(Self { questions, standard, unique, repeated, directory, networks, geo })
     }
 
     /// The most rows of a report with this many interfaces. A row of double size counts as two.
@@ -207,13 +218,12 @@ impl Question {
     /// A question for a view. `None` if its fields do not fit into a key, which the check of the configuration refuses.
     fn new(
         (view, place): (View, AnswerPlace),
-        estimates: &Estimates,
-        networks: &Networks,
+        meaning: Meaning<'_>,
         directory: &mut Directory,
         interfaces: usize,
     ) -> Option<Self> {
         let filter =
-            Filter(view.conditions.iter().map(|condition| Test::new(condition, networks, directory)).collect());
+            Filter(view.conditions.iter().map(|condition| Test::new(condition, meaning.networks, directory)).collect());
         let own = view.per_interface.then_some(Field::Interface);
         let fields: Vec<Field> = view.by.iter().copied().chain(own).collect();
         let by = By::new(&fields, interfaces).ok()?;
@@ -224,12 +234,13 @@ impl Question {
         };
         let counted = of.iter().flat_map(By::fields);
         let is_fed_by_all = fields.iter().chain(counted).any(|field| field.is_of_interface()) || filter.has_interface();
-        let structure = Structure::for_view(&view, &by, estimates, interfaces);
+        let structure = Structure::for_view(&view, &by, &meaning.config.estimates, interfaces);
         let of_fields = of.iter().flat_map(By::fields).chain(&fields);
         let is_of_flows = of.is_some() && filter.is_of_flow() && of_fields.copied().all(Field::is_of_flow);
         let has_total = place != AnswerPlace::List && view.measure.is_tally();
         let rows_max = if place == AnswerPlace::Tables { TABLES_ROWS_MAX } else { usize::MAX };
         Some(Self {
+            fingerprint: meaning.of_view(&view, &filter),
             filter,
             by,
             of,

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use weir_config::{interface, rule::Rule};
+use weir_measure::question::{Fingerprint, Views};
 
 use self::{
     number::Number,
     state::{Change, Since, State, Verdict},
 };
-use crate::{Alert, Evidence, Report, series::point::Owner};
+use crate::{Alert, Evidence, Length, Report, series::point::Owner};
 
 /// The most numbers that an alert shows: enough to act on, and few enough to keep the report small.
 pub const EVIDENCE_MAX: usize = 10;
@@ -41,35 +42,39 @@ pub struct Alerts {
 #[derive(Debug)]
 struct RuleState {
     rule: Rule,
+    /// What it is about: the question of its view or list.
+    question: Fingerprint,
     state: State<Timestamp>,
     /// Whether the next configuration drops it.
     leaves: bool,
 }
 
 impl Alerts {
-    /// These rules, all inactive. Windows have this length unless they are cut off or delayed.
-    pub fn new(rules: &[Rule], interval: Duration) -> Self {
+    /// These rules about the answers of these views, all inactive. Windows have this length unless they are cut off or
+    /// delayed.
+    pub fn new(rules: &[Rule], views: &Views, interval: Duration) -> Self {
         let mut alerts = Self::default();
-        alerts.change(rules, interval);
+        alerts.change(rules, views, interval);
         alerts
     }
 
     /// The same for windows of any length from a second on. Shorter windows have no rate.
-    pub fn of_any_length(rules: &[Rule]) -> Self {
-        Self { whole: [1.0, f64::INFINITY], ..Self::new(rules, Duration::MAX) }
+    pub fn of_any_length(rules: &[Rule], views: &Views) -> Self {
+        Self { whole: [1.0, f64::INFINITY], ..Self::new(rules, views, Duration::MAX) }
     }
 
-    /// The state of each rule that is not inactive, with the rule in words.
+    /// The state of each rule that is not inactive, with the rule in words and its question.
     pub fn states(&self) -> Vec<(String, State<Timestamp>)> {
         let active = self.rules.iter().filter(|rule_state| rule_state.state != State::Inactive);
-        active.map(|rule_state| (rule_state.rule.to_string(), rule_state.state)).collect()
+        active.map(|rule_state| (rule_state.text(), rule_state.state)).collect()
     }
 
-    /// Restores the states from an earlier weir for unchanged rules.
+    /// Restores the states from an earlier weir for unchanged rules about the same question. Earlier versions did not
+    /// write the question.
     pub fn resume(&mut self, states: &[(String, State<Timestamp>)]) {
         for rule_state in &mut self.rules {
-            let rule = rule_state.rule.to_string();
-            if let Some((_, state)) = states.iter().find(|(known, _)| *known == rule) {
+            let texts = [rule_state.text(), rule_state.rule.to_string()];
+            if let Some((_, state)) = states.iter().find(|(known, _)| texts.contains(known)) {
                 rule_state.state = *state;
             }
         }
@@ -77,7 +82,7 @@ impl Alerts {
 
     /// The alerts for the report of the next window. Inactive rules have none.
     pub fn judge(&mut self, report: &Report) -> Vec<Alert> {
-        let length = self.length(report.window.seconds);
+        let extent = self.extent(report.window.seconds);
         // If the clock was stepped, the next window starts at another time although there is no gap.
         let end = Some(report.window.end).filter(|_| report.window.clock_step_seconds.is_none());
         if std::mem::replace(&mut self.last_end, end).is_some_and(|end| end < report.window.start) {
@@ -85,19 +90,19 @@ impl Alerts {
                 rule_state.state.pause();
             }
         }
-        self.rules.iter_mut().filter_map(|rule_state| rule_state.judge(report, length)).collect()
+        self.rules.iter_mut().filter_map(|rule_state| rule_state.judge(report, extent)).collect()
     }
 
-    /// How a window of this many seconds is judged.
-    fn length(&self, seconds: f64) -> Length {
+    /// How a window of this length is judged.
+    fn extent(&self, length: Length) -> Extent {
         let [shortest, longest] = self.whole;
-        if seconds > longest {
-            let parts = (seconds / self.interval).ceil();
-            Length::Long { parts, seconds: parts * self.interval }
-        } else if seconds >= shortest {
-            Length::Whole
-        } else {
-            Length::Short
+        match length.seconds() {
+            Some(seconds) if seconds > longest => {
+                let parts = (seconds / self.interval).ceil();
+                Extent::Long { parts, longer: parts * self.interval / seconds }
+            }
+            Some(seconds) if seconds >= shortest => Extent::Whole,
+            _ => Extent::Short,
         }
     }
 
@@ -106,21 +111,21 @@ impl Alerts {
         self.rules.is_empty()
     }
 
-    /// Announces the next rules. Rules that are not among them judge only the next report, and their alerts end with
-    /// it.
-    pub fn part_from(&mut self, next: &[Rule]) {
+    /// Announces the next rules and views. Rules that are not among them, or whose view will ask another question,
+    /// judge only the next report, and their alerts end with it.
+    pub fn part_from(&mut self, next: &[Rule], views: &Views) {
         for rule_state in &mut self.rules {
-            rule_state.leaves = !next.contains(&rule_state.rule);
+            rule_state.leaves = !next.iter().any(|rule| rule_state.is_of(rule, views));
         }
     }
 
-    /// Replaces the rules. Rules that stay keep their states.
-    pub fn change(&mut self, rules: &[Rule], interval: Duration) {
+    /// Replaces the rules. Rules that stay, about the same question, keep their states.
+    pub fn change(&mut self, rules: &[Rule], views: &Views, interval: Duration) {
         let before = std::mem::take(&mut self.rules);
         let stand = |rule: &Rule| {
-            let known = before.iter().find(|rule_state| rule_state.rule == *rule);
+            let known = before.iter().find(|rule_state| rule_state.is_of(rule, views));
             let state = known.map_or(State::Inactive, |rule_state| rule_state.state);
-            RuleState { rule: rule.clone(), state, leaves: false }
+            RuleState { rule: rule.clone(), question: question(rule, views), state, leaves: false }
         };
         self.rules = rules.iter().map(stand).collect();
         self.interval = interval.as_secs_f64();
@@ -130,30 +135,48 @@ impl Alerts {
 
 /// The length of a window, compared with the interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Length {
+enum Extent {
     /// It was cut off. No limit for a whole window applies.
     Short,
     /// It is as long as it should be.
     Whole,
-    /// weir was delayed. So many whole windows cover it, and these have so many seconds together.
+    /// weir was delayed. So many whole windows cover it, and these are so many times as long together.
     Long {
         /// How many.
         parts: f64,
-        /// Their seconds.
-        seconds: f64,
+        /// How many times, at least once.
+        longer: f64,
     },
 }
 
+/// What a rule asks of these views: the question of the view or list whose numbers it compares.
+fn question(rule: &Rule, views: &Views) -> Fingerprint {
+    let labels = &rule.when.subject.selector.labels;
+    let name = labels.iter().find(|(label, _)| matches!(*label, "view" | "list")).map(|(_, name)| name);
+    // Views of the user come after standard ones of the same name.
+    let named = name.and_then(|name| views.questions.iter().rev().find(|question| question.view.name == *name));
+    named.map_or(views.unique, |question| question.fingerprint)
+}
+
 impl RuleState {
-    fn judge(&mut self, report: &Report, length: Length) -> Option<Alert> {
-        let Self { rule, state, leaves } = self;
+    /// Whether it is of this rule, about the same question.
+    fn is_of(&self, rule: &Rule, views: &Views) -> bool {
+        self.rule == *rule && self.question == question(rule, views)
+    }
+
+    fn text(&self) -> String {
+        format!("{} [question {}]", self.rule, self.question)
+    }
+
+    fn judge(&mut self, report: &Report, extent: Extent) -> Option<Alert> {
+        let Self { rule, question: _, state, leaves } = self;
         let mut result = RuleResult::of(rule, report);
         let is_upward = rule.when.operator.is_upward();
         let has_all = is_upward || report.self_metrics.late_cpus.is_empty();
-        let is_certain = match length {
-            Length::Whole => has_all,
-            Length::Long { parts, seconds } => is_upward && result.holds_in_a_part(rule, report, parts, seconds),
-            Length::Short => false,
+        let is_certain = match extent {
+            Extent::Whole => has_all,
+            Extent::Long { parts, longer } => is_upward && result.holds_in_a_part(rule, parts, longer),
+            Extent::Short => false,
         };
         if !is_certain {
             result.verdict = Verdict::Silent;
@@ -187,11 +210,13 @@ struct RuleResult<'r> {
 impl<'r> RuleResult<'r> {
     fn of(rule: &Rule, report: &'r Report) -> Self {
         let Rule { when, interface: only, clear, .. } = rule;
-        let (operator, scale) = (when.operator, when.scale(report.window.seconds));
+        let mut result = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
+        // Without a length there are no rates, and no verdict.
+        let Some(seconds) = report.window.seconds.seconds() else { return result };
+        let (operator, scale) = (when.operator, when.scale(seconds));
         // A larger value is more extreme.
         let far =
             |number: &Number| if operator.is_upward() { number.judged(operator) } else { -number.judged(operator) };
-        let mut result = Self { verdict: Verdict::Within, farthest: Vec::new(), beyond: 0, between: 0 };
         reading::visit(&when.subject.selector, report, &mut |number, owner| {
             let is_meant =
                 only.as_ref().is_none_or(|only| owner.name().is_some_and(|name| interface::fits(only, name)));
@@ -219,12 +244,12 @@ impl<'r> RuleResult<'r> {
     }
 
     /// Whether the largest number is beyond the limit in a window of the usual length, wherever in this longer one its
-    /// packets came: `parts` such windows, which have this many `seconds` together, cover it, and one of them has at
+    /// packets came: `parts` such windows, which are together `longer` by this factor, cover it, and one of them has at
     /// least the mean.
-    fn holds_in_a_part(&self, rule: &Rule, report: &Report, parts: f64, seconds: f64) -> bool {
+    fn holds_in_a_part(&self, rule: &Rule, parts: f64, longer: f64) -> bool {
         let when = &rule.when;
         let parts = match when.limit.unit {
-            Some(unit) if unit.per_second => when.scale(seconds) / when.scale(report.window.seconds),
+            Some(unit) if unit.per_second => longer,
             _ => parts,
         };
         let mean = self.farthest.first().map(|(largest, _)| largest.per(parts).judged(when.operator));

@@ -1,6 +1,6 @@
 //! Tests how rules judge reports: numbers, bounds, evidence.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::Value;
 use weir_config::{
@@ -21,6 +21,10 @@ fn golden() -> Report {
     report
 }
 
+fn views() -> Arc<Views> {
+    Views::new(&Config::default(), 2).unwrap()
+}
+
 fn rule(text: &str) -> Rule {
     let views = Config::parse(include_str!("../../tests/golden/views.yaml"), "views.yaml").unwrap().views;
     let when =
@@ -30,7 +34,7 @@ fn rule(text: &str) -> Rule {
 
 /// The alert that a rule raises for a report, if any.
 fn judged(rule: &Rule, report: &Report) -> Option<Alert> {
-    Alerts::new(std::slice::from_ref(rule), TEN).judge(report).pop()
+    Alerts::new(std::slice::from_ref(rule), &views(), TEN).judge(report).pop()
 }
 
 fn fires(text: &str, report: &Report) -> bool {
@@ -42,12 +46,12 @@ fn unchanged_rules_keep_their_states_after_a_restart() {
     let report = golden();
     let rule = |text: &str| Rule { windows: 3, ..rule(text) };
     let (same, other) = (rule("packets > 1"), rule("packets > 2"));
-    let mut before = Alerts::new(&[same.clone(), rule("lost > 1e9")], TEN);
+    let mut before = Alerts::new(&[same.clone(), rule("lost > 1e9")], &views(), TEN);
     assert!(before.judge(&report).is_empty() || before.states().len() == 1);
     before.judge(&report);
     let states: Vec<_> = serde_json::from_str(&serde_json::to_string(&before.states()).unwrap()).unwrap();
     assert_eq!(states.len(), 1, "one of them is inactive");
-    let mut after = Alerts::new(&[other, same], TEN);
+    let mut after = Alerts::new(&[other, same], &views(), TEN);
     after.resume(&states);
     let told = after.judge(&report);
     assert!(told.iter().any(|alert| alert.windows == 3), "{told:?}");
@@ -254,7 +258,7 @@ fn a_rule_for_an_interface_is_not_about_others() {
 #[test]
 fn an_alert_has_the_right_states_and_numbers_from_beginning_to_end() {
     let rule = Rule { windows: 2, clear: 4_000.0, ..rule("destinations_per_source > 5000") };
-    let mut alerts = Alerts::new(&[rule], TEN);
+    let mut alerts = Alerts::new(&[rule], &views(), TEN);
     let told: Vec<String> = [6_000, 6_000, 6_000, 4_500, 3_000, 4_500, 3_000, 100, 100]
         .into_iter()
         .map(|lower| {
@@ -282,24 +286,24 @@ fn an_alert_has_the_right_states_and_numbers_from_beginning_to_end() {
 #[test]
 fn a_window_that_is_cut_off_is_not_judged() {
     let rule = rule("destinations_per_source > 5000");
-    let mut alerts = Alerts::new(&[rule], TEN);
+    let mut alerts = Alerts::new(&[rule], &views(), TEN);
     let mut short = row(6_000, 6_000, 6_000);
-    short.window.seconds = 8.9;
+    short.window.seconds = Length::new(8.9);
     assert_eq!(alerts.judge(&short), [], "not yet");
     let fired = alerts.judge(&row(6_000, 6_000, 6_000)).pop().unwrap();
     assert_eq!((fired.state.as_str(), fired.change.as_deref()), ("firing", Some("begins")));
     let mut quiet = row(0, 0, 0);
-    quiet.window.seconds = 8.9;
+    quiet.window.seconds = Length::new(8.9);
     let still = alerts.judge(&quiet).pop().unwrap();
     assert_eq!((still.state.as_str(), still.change, still.windows), ("firing", None, 1), "the state stays");
 }
 
 #[test]
 fn a_window_that_is_too_long_begins_only_what_is_certain_and_ends_nothing() {
-    let mut alerts = Alerts::new(&[rule("destinations_per_source > 5000"), rule("unique.src_ip < 5")], TEN);
+    let mut alerts = Alerts::new(&[rule("destinations_per_source > 5000"), rule("unique.src_ip < 5")], &views(), TEN);
     let mut judge = |seconds: f64, lower: u64| {
         let mut report = row(lower, lower, lower);
-        report.window.seconds = seconds;
+        report.window.seconds = Length::new(seconds);
         let told = alerts.judge(&report);
         let told = told.iter().map(|alert| format!("{} {}", alert.state, alert.change.clone().unwrap_or_default()));
         told.collect::<Vec<_>>()
@@ -311,20 +315,22 @@ fn a_window_that_is_too_long_begins_only_what_is_certain_and_ends_nothing() {
     assert_eq!(judge(10.0, 0), ["cleared ends"]);
     assert_eq!(judge(25.2, 15_000), [""; 0], "three windows may have had 5000 each");
     assert_eq!(judge(25.2, 15_003), ["firing begins"], "one of three had more");
-    let mut any = Alerts::of_any_length(&[rule("destinations_per_source > 5000")]);
+    let mut any = Alerts::of_any_length(&[rule("destinations_per_source > 5000")], &views());
     for (seconds, is_judged) in [(0.9, false), (1.0, true), (1e9, true)] {
-        assert_eq!(any.length(seconds) == Length::Whole, is_judged);
+        assert_eq!(any.extent(Length::new(seconds)) == Extent::Whole, is_judged);
     }
     let mut report = row(6_000, 6_000, 6_000);
-    report.window.seconds = 3_600.0;
+    report.window.seconds = Length::new(3_600.0);
     assert_eq!(any.judge(&report).len(), 1);
+    report.window.seconds = Length::default();
+    assert!(any.judge(&report).iter().all(|alert| alert.evidence.is_empty()), "there is no rate");
 }
 
 #[test]
 fn a_loss_in_a_window_that_is_too_long_is_certain_and_a_rate_is_its_mean() {
     let mut report = golden();
-    report.window.seconds = 12.0;
-    let fires = |text: &str| Alerts::new(&[rule(text)], TEN).judge(&report).pop().is_some();
+    report.window.seconds = Length::new(12.0);
+    let fires = |text: &str| Alerts::new(&[rule(text)], &views(), TEN).judge(&report).pop().is_some();
     assert!(fires("lost.ring_full > 0"));
     // A window of ten seconds had at least half of all packets.
     let packets = report.totals.packets as f64;
@@ -335,7 +341,7 @@ fn a_loss_in_a_window_that_is_too_long_is_certain_and_a_rate_is_its_mean() {
 #[test]
 fn windows_with_a_gap_between_them_are_not_in_a_row() {
     let rule = Rule { windows: 2, ..rule("destinations_per_source > 5000") };
-    let mut alerts = Alerts::new(&[rule], TEN);
+    let mut alerts = Alerts::new(&[rule], &views(), TEN);
     let mut judge = |start_s: i64, lower: u64, is_stepped: bool| {
         let mut report = row(lower, lower, lower);
         report.window.start = Timestamp::from_second(start_s).unwrap();
@@ -358,10 +364,10 @@ fn windows_with_a_gap_between_them_are_not_in_a_row() {
 fn a_new_configuration_ends_the_alerts_of_removed_rules() {
     let [stays, leaves, new] =
         ["stays", "leaves", "new"].map(|name| Rule { name: name.to_owned(), ..rule("destinations_per_source > 5000") });
-    let mut alerts = Alerts::new(&[stays.clone(), leaves], TEN);
+    let mut alerts = Alerts::new(&[stays.clone(), leaves], &views(), TEN);
     let mut told = |lower: u64, next: Option<&[Rule]>| {
         if let Some(next) = next {
-            alerts.part_from(next);
+            alerts.part_from(next, &views());
         }
         let told: Vec<_> = alerts
             .judge(&row(lower, lower, lower))
@@ -372,7 +378,7 @@ fn a_new_configuration_ends_the_alerts_of_removed_rules() {
             })
             .collect();
         if let Some(next) = next {
-            alerts.change(next, TEN);
+            alerts.change(next, &views(), TEN);
         }
         told
     };
@@ -383,9 +389,71 @@ fn a_new_configuration_ends_the_alerts_of_removed_rules() {
     assert_eq!(told(0, Some(&[])), ["new cleared ends", "stays cleared ends"], "they end anyway");
     assert_eq!(told(6_000, None), [""; 0]);
     // An alert that would begin with the last window of its rule does not begin.
-    let mut alerts = Alerts::new(&next, TEN);
-    alerts.part_from(&[]);
+    let mut alerts = Alerts::new(&next, &views(), TEN);
+    alerts.part_from(&[], &views());
     assert_eq!(alerts.judge(&row(6_000, 6_000, 6_000)), []);
+}
+
+/// A view keeps its name, but asks something else: the windows before are not evidence for the windows after.
+#[test]
+fn a_view_that_asks_another_question_ends_its_alerts() {
+    let config = |port: u16| {
+        let view = format!("{{name: web, match: {{port: {port}}}, by: [dst_ip], top: 3}}");
+        Views::new(&Config::parse(&format!("views: [{view}]"), "a test").unwrap(), 2).unwrap()
+    };
+    let (web, dns) = (config(80), config(53));
+    let rules = [
+        Rule { name: "web".to_owned(), windows: 2, ..rule("web.bytes > 1") },
+        Rule { name: "all".to_owned(), windows: 2, ..rule("packets > 1") },
+    ];
+    let mut report = golden();
+    report.views[0].name = "web".to_owned();
+    let states = |alerts: &mut Alerts| {
+        let told = alerts.judge(&report);
+        told.iter().map(|alert| format!("{} {}", alert.rule, alert.state)).collect::<Vec<_>>()
+    };
+    let mut alerts = Alerts::new(&rules, &web, TEN);
+    assert_eq!(states(&mut alerts), ["web pending", "all pending"]);
+    alerts.part_from(&rules, &web);
+    assert_eq!(states(&mut alerts), ["web firing", "all firing"]);
+    let before = alerts.states();
+    alerts.part_from(&rules, &dns);
+    assert_eq!(states(&mut alerts), ["web withdrawn", "all firing"]);
+    alerts.change(&rules, &dns, TEN);
+    assert_eq!(states(&mut alerts), ["web pending", "all firing"]);
+    // The same after a restart.
+    for (views, expected) in [(&web, "web firing"), (&dns, "web pending")] {
+        let mut resumed = Alerts::new(&rules, views, TEN);
+        resumed.resume(&before);
+        assert_eq!(states(&mut resumed), [expected, "all firing"]);
+    }
+    let of_earlier_version: Vec<_> =
+        alerts.rules.iter().zip(before).map(|(of, (_, state))| (of.rule.to_string(), state)).collect();
+    let mut resumed = Alerts::new(&rules, &dns, TEN);
+    resumed.resume(&of_earlier_version);
+    assert_eq!(states(&mut resumed), ["web firing", "all firing"]);
+}
+
+/// There are 100 more packets than were counted at most, and 50,000 more bytes.
+#[test]
+fn what_is_not_certain_is_judged_by_its_bounds() {
+    let mut report = golden();
+    let bounds = |lower, upper| crate::Bounds { lower, upper };
+    for interface in &mut report.interfaces {
+        for lost in interface.ledger.lost.values_mut() {
+            *lost = crate::Tally::default();
+        }
+    }
+    report.interfaces[0].ledger.uncertain =
+        Some(crate::Uncertain { packets: bounds(100, 200), bytes: bounds(0, 50_000) });
+    let crate::Totals { packets, bytes, .. } = report.totals;
+    for (number, limit, beyond) in [("packets", packets, 100), ("bytes", bytes, 50_000)] {
+        assert!(!fires(&format!("{number} < {}", limit + beyond), &report), "there may be as many");
+        assert!(fires(&format!("{number} < {}", limit + beyond + 1), &report));
+        assert!(
+            fires(&format!("{number} > {}", limit - 1), &report) && !fires(&format!("{number} > {limit}"), &report)
+        );
+    }
 }
 
 #[test]

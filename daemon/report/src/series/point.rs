@@ -103,11 +103,16 @@ impl Reading {
         Self { value: value.into(), bounds: Some([lower.into(), upper.into()]) }
     }
 
-    /// A count, of which the part `assumed` was not counted but assumed.
-    pub fn assumed(count: u64, assumed: u64) -> Self {
-        match assumed {
-            0 => count.into(),
-            _ => Self::between(count, count.saturating_sub(assumed), f64::INFINITY),
+    /// A count of which the true number may exceed what was counted by this much.
+    pub fn at_least(count: u64, beyond: u64) -> Self {
+        if beyond == 0 { count.into() } else { Self::between(count, count, count.saturating_add(beyond)) }
+    }
+
+    /// The same if this part of it was not counted but assumed.
+    pub fn with_assumed(self, assumed: u64) -> Self {
+        match (self.value, assumed) {
+            (_, 0) | (Scalar::Real(_), _) => self,
+            (Scalar::Whole(count), _) => Self::between(count, count.saturating_sub(assumed), f64::INFINITY),
         }
     }
 }

@@ -154,30 +154,47 @@ fn assumed(ledger: &Ledger) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }
 
-/// All bytes of a report, some of which may be assumed.
-pub(super) fn total_bytes(report: &Report) -> Option<Reading> {
-    let assumed = report.interfaces.iter().map(|interface| assumed(&interface.ledger));
-    Some(Reading::assumed(report.totals.bytes, assumed.fold(0, u64::saturating_add)))
+/// The sum over the ledgers of all interfaces.
+fn over_all(report: &Report, of: impl Fn(&Ledger) -> u64) -> u64 {
+    report.interfaces.iter().map(|interface| of(&interface.ledger)).fold(0, u64::saturating_add)
 }
 
-pub(super) fn seen_bytes(interface: &Interface) -> Option<Reading> {
-    Some(Reading::assumed(interface.ledger.seen.bytes, assumed(&interface.ledger)))
+/// All packets of a report.
+pub(super) fn total_packets(report: &Report) -> Option<Reading> {
+    Some(Reading::at_least(report.totals.packets, over_all(report, |ledger| ledger.beyond().packets)))
+}
+
+/// All bytes of a report, some of which may be assumed.
+pub(super) fn total_bytes(report: &Report) -> Option<Reading> {
+    let beyond = over_all(report, |ledger| ledger.beyond().bytes);
+    Some(Reading::at_least(report.totals.bytes, beyond).with_assumed(over_all(report, assumed)))
+}
+
+pub(super) fn seen_packets(Interface { ledger, .. }: &Interface) -> Option<Reading> {
+    Some(Reading::at_least(ledger.seen.packets, ledger.beyond().packets))
+}
+
+pub(super) fn seen_bytes(Interface { ledger, .. }: &Interface) -> Option<Reading> {
+    Some(Reading::at_least(ledger.seen.bytes, ledger.beyond().bytes).with_assumed(assumed(ledger)))
 }
 
 /// What happened to the packets of an interface.
 pub(super) fn accounted<'r>(of: Amount, interface: &'r Interface, points: &mut Points<'r>) {
     let Ledger { seen: _, attributed, sampled_out, skipped, lost, uncertain: _ } = &interface.ledger;
     let owner = Owner::interface(interface);
-    points.put_of(owner, &[("kind", "attributed")], of(attributed));
+    // It is not known which of them have the packets that are not certain.
+    let beyond = of(&interface.ledger.beyond());
+    let counted = |tally| Reading::at_least(of(tally), beyond);
+    points.put_of(owner, &[("kind", "attributed")], counted(attributed));
     for (reason, tally) in lost {
         // Only bytes are assumed.
         let is_assumed = ASSUMED.contains(&&**reason) && of(&Tally { packets: 0, bytes: 1 }) == 1;
-        let reading = Reading::assumed(of(tally), if is_assumed { of(tally) } else { 0 });
+        let reading = counted(tally).with_assumed(if is_assumed { of(tally) } else { 0 });
         points.put_of(owner, &[("kind", "lost"), ("reason", reason)], reading);
     }
-    points.put_of(owner, &[("kind", "sampled_out")], of(sampled_out));
+    points.put_of(owner, &[("kind", "sampled_out")], counted(sampled_out));
     for (reason, tally) in skipped {
-        points.put_of(owner, &[("kind", "skipped"), ("reason", reason)], of(tally));
+        points.put_of(owner, &[("kind", "skipped"), ("reason", reason)], counted(tally));
     }
 }
 

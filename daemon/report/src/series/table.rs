@@ -43,18 +43,18 @@ table! {
         not Prometheus: "it is report_number there, without the run, and goes on after a restart",
         not Rules: NO_TRAFFIC;
     Gauge "window.length" Seconds: "The length of the window.",
-        Once(|report| known(report.window.seconds)), not Rules: NO_TRAFFIC;
+        Once(|report| report.window.seconds.seconds().map(Into::into)), not Rules: NO_TRAFFIC;
     Gauge "window.end_timestamp" Seconds: "When the window ended.",
         Once(|report| known(report.window.end.as_millisecond() as f64 / 1e3)), not Otlp: "it is the time of each point",
         not Rules: NO_TRAFFIC;
     Gauge "window.clock_step" Seconds: "By how much the wall clock was stepped.",
         Once(|report| report.window.clock_step_seconds.map(Into::into)),
         not Prometheus: "a scrape has a time of its own, which does not come from weir", not Rules: NO_TRAFFIC;
-    Sum "packets" Packets: "Packets, each once.", Once(|report| known(report.totals.packets));
+    Sum "packets" Packets: "Packets, each once.", Once(read::total_packets);
     Sum "bytes" Bytes: "Bytes on the wire, each packet once.", Once(read::total_bytes);
     Sum "ip.packets" Packets: "Packets of flows, by version of IP.", Labelled(read::by_version);
     Sum "protocol.packets" Packets: "Packets of flows, by protocol.", Labelled(read::by_protocol);
-    Sum "interface.seen.packets" Packets: "Packets that weir saw.", Each(|one| known(one.ledger.seen.packets));
+    Sum "interface.seen.packets" Packets: "Packets that weir saw.", Each(read::seen_packets);
     Sum "interface.accounted.packets" Packets:
         "Packets by what happened to them. The sum of all kinds and reasons is what weir saw.",
         EachLabelled(|one, points| read::accounted(PACKETS, one, points));

@@ -17,8 +17,10 @@ use weir_measure::{
 };
 use weir_sketch::{CandidateBuckets, HyperLogLog, Image as _, Spread, Weight as _, datasketches::hll};
 
-use super::{DistinctSketch, ListUnion, Sketches, SpreadSketch, WIDTH, cell, encode};
+use super::{DistinctSketch, ListSketch, ListUnion, Sketches, SpreadSketch, WIDTH, cell, encode};
 
+/// The distinct counts of a report.
+pub(crate) const UNIQUE: [&str; 3] = ["unique.src_ip", "unique.dst_ip", "unique.flows"];
 /// How many rows a gathered list keeps, for each row that is exported.
 const GATHERED_PER_KEY: usize = 8;
 /// The most bytes of a row of an exported list: two IPv6 addresses, ports and protocol, and five numbers.
@@ -26,7 +28,7 @@ const ROW_BYTES: u64 = 2 * 40 + 2 * 6 + 10 + 4 + 4 * 15;
 /// The most bytes of a cell: two numbers.
 const CELL_BYTES: u64 = 2 * 15;
 /// The most bytes of names and punctuation of one sketch.
-const NAMES_BYTES: u64 = 400;
+const NAMES_BYTES: u64 = 440;
 
 /// What is exported, and the sketches that wait for it.
 #[derive(Debug)]
@@ -52,9 +54,11 @@ struct Gathered {
     end: Timestamp,
     windows: u32,
     missing: u64,
-    distinct: BTreeMap<String, HyperLogLog>,
-    lists: BTreeMap<String, ListUnion>,
-    /// By the number of the view.
+    /// By the place among all counts of a report.
+    unique: BTreeMap<usize, HyperLogLog>,
+    /// By the number of the view, as are the others.
+    distinct: BTreeMap<usize, HyperLogLog>,
+    lists: BTreeMap<usize, ListUnion>,
     spread: BTreeMap<usize, Spread<ViewKey>>,
 }
 
@@ -103,8 +107,8 @@ impl SketchExporter {
 
 impl Gathered {
     fn new(views: Arc<Views>, key_id: u64, settings: Export, start: Timestamp) -> Self {
-        let (distinct, lists, spread) = Default::default();
-        Self { views, key_id, settings, start, end: start, windows: 0, missing: 0, distinct, lists, spread }
+        let (unique, distinct, lists, spread) = Default::default();
+        Self { views, key_id, settings, start, end: start, windows: 0, missing: 0, unique, distinct, lists, spread }
     }
 
     fn add(&mut self, window: MergedWindow<'_>, span: Span, interfaces: &[MeasuredInterface], guesses: &mut Guesses) {
@@ -112,17 +116,16 @@ impl Gathered {
         self.windows += 1;
         self.missing = self.missing.saturating_add(window.uncertainty.unknown);
         if self.settings.has_unique() {
-            for (name, sketch) in ["unique.src_ip", "unique.dst_ip", "unique.flows"].into_iter().zip(window.unique()) {
-                self.count(name, sketch);
+            for (nth, sketch) in window.unique().into_iter().enumerate() {
+                count(&mut self.unique, nth, sketch, self.settings.lg_k);
             }
         }
         let views = self.views.clone();
         let exported = views.questions.iter().enumerate().filter(|(_, question)| self.settings.has(&question.view));
         let exported: Vec<(usize, &Question)> = exported.collect();
         for (nth, question) in exported {
-            let name = &question.view.name;
             if let Some(sketch) = window.distinct(nth) {
-                self.count(name, sketch);
+                count(&mut self.distinct, nth, sketch, self.settings.lg_k);
             }
             if let Some(spread) = window.spread(nth) {
                 self.spread(nth, spread);
@@ -130,7 +133,7 @@ impl Gathered {
             if question.view.measure.is_tally() {
                 let capacity = GATHERED_PER_KEY * self.settings.keys;
                 let new = || ListUnion::new(&fields(&question.by), capacity);
-                let union = self.lists.entry(name.clone()).or_insert_with(new);
+                let union = self.lists.entry(nth).or_insert_with(new);
                 let guess = guesses.entry(nth).or_default();
                 let Some(bounds) = window.list(nth, self.settings.keys, *guess) else { continue };
                 *guess = bounds.least;
@@ -138,15 +141,6 @@ impl Gathered {
                 let keys = WrittenKeys { by: &question.by, views: &views, interfaces, text: String::new() };
                 keys.add(union, &bounds, confidence);
             }
-        }
-    }
-
-    fn count(&mut self, name: &str, sketch: &HyperLogLog) {
-        let folded = sketch.folded(self.settings.lg_k);
-        match self.distinct.get_mut(name) {
-            // All are of the same key and size.
-            Some(union) => _ = union.merge(&folded),
-            None => _ = self.distinct.insert(name.to_owned(), folded),
         }
     }
 
@@ -166,23 +160,31 @@ impl Gathered {
     }
 
     fn into_sketches(self) -> Sketches {
-        let Self { views, key_id, settings, start, end, windows, missing, distinct, lists, spread } = self;
+        let Self { views, key_id, settings, start, end, windows, missing, unique, distinct, lists, spread } = self;
         let key_id = format!("{key_id:016x}");
-        let distinct = distinct.into_iter().map(|(name, sketch)| DistinctSketch {
+        let unique = unique.into_iter().map(|(nth, sketch)| (UNIQUE[nth].to_owned(), views.unique, sketch));
+        let of_views = distinct.into_iter().map(|(nth, sketch)| {
+            let Question { view, fingerprint, .. } = &views.questions[nth];
+            (view.name.clone(), *fingerprint, sketch)
+        });
+        let distinct = unique.chain(of_views).map(|(name, question, sketch)| DistinctSketch {
             name,
+            question: Some(question.to_string()),
             key_id: key_id.clone(),
             lg_k: sketch.precision(),
             missing_packets: missing,
             hll: encode(&hll::write_registers(&sketch)),
         });
-        let lists = lists.into_iter().map(|(name, mut union)| {
+        let lists = lists.into_iter().map(|(nth, mut union)| {
+            let Question { view, fingerprint, .. } = &views.questions[nth];
             union.keep(settings.keys);
-            union.to_list(&name)
+            ListSketch { question: Some(fingerprint.to_string()), ..union.to_list(&view.name) }
         });
         let spread = spread.into_iter().map(|(nth, sketch)| {
-            let Question { view, by, .. } = &views.questions[nth];
+            let Question { view, by, fingerprint, .. } = &views.questions[nth];
             SpreadSketch {
                 name: view.name.clone(),
+                question: Some(fingerprint.to_string()),
                 by: fields(by),
                 key_id: key_id.clone(),
                 missing_packets: missing,
@@ -190,6 +192,15 @@ impl Gathered {
             }
         });
         Sketches { start, end, windows, distinct: distinct.collect(), lists: lists.collect(), spread: spread.collect() }
+    }
+}
+
+/// Adds a sketch to those of earlier windows. All have the same key and size.
+fn count(all: &mut BTreeMap<usize, HyperLogLog>, nth: usize, sketch: &HyperLogLog, lg_k: u32) {
+    let folded = sketch.folded(lg_k);
+    match all.get_mut(&nth) {
+        Some(union) => _ = union.merge(&folded),
+        None => _ = all.insert(nth, folded),
     }
 }
 

@@ -4,7 +4,10 @@
 //! at most the sum of its cells, corrected by `row - cell` for each list that has a row of it. Both sums can be added
 //! up in any order, by any program.
 
-use std::{cmp::Ordering, collections::HashMap};
+use std::{
+    cmp::Ordering,
+    collections::{HashMap, HashSet},
+};
 
 use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::Weight as _;
@@ -26,9 +29,9 @@ pub enum Mismatch {
         /// The seed of the hash.
         seed: u32,
     },
-    /// Its arrays have different lengths, or a key is not in its cell.
-    #[error("its arrays do not belong together")]
-    Malformed,
+    /// weir writes no such list: its bounds would be wrong, also for keys of other routers.
+    #[error("{0}")]
+    Malformed(&'static str),
 }
 
 /// The sum of a key.
@@ -48,6 +51,8 @@ pub struct ListUnion {
     by: Vec<String>,
     rows: HashMap<Box<str>, Row>,
     cells: Vec<Tally>,
+    /// What the keys take, in bytes.
+    key_bytes: usize,
     /// The most rows.
     capacity: usize,
     /// The sum of the probabilities that the bounds of a list fail.
@@ -62,6 +67,11 @@ struct Row {
     /// The sum of the differences between the upper bounds of its rows and those of its cell, in packets and bytes.
     beyond: [i128; 2],
 }
+
+/// The longest key of a list, in bytes. Those of weir have at most a few hundred.
+const KEY_BYTES_MAX: usize = 1_024;
+/// What a row takes beside its key, at most.
+const ROW_BYTES: usize = 128;
 
 const METRICS: [Metric; 2] = [Metric::Packets, Metric::Bytes];
 
@@ -80,7 +90,7 @@ impl ListUnion {
     /// An empty union for keys of these fields. It keeps at most `capacity` rows; the bounds of other keys stay right.
     pub fn new(by: &[String], capacity: usize) -> Self {
         let cells = vec![Tally::default(); WIDTH];
-        Self { by: by.to_vec(), rows: HashMap::new(), cells, capacity, failure: 0.0 }
+        Self { by: by.to_vec(), rows: HashMap::new(), cells, key_bytes: 0, capacity, failure: 0.0 }
     }
 
     /// The fields of a key.
@@ -110,7 +120,10 @@ impl ListUnion {
     pub(super) fn add_row(&mut self, key: &str, (cell, rest): (usize, Tally), lower: Tally, upper: Tally) {
         let row = match self.rows.get_mut(key) {
             Some(row) => row,
-            None => self.rows.entry(key.into()).or_insert(Row { cell, ..Row::default() }),
+            None => {
+                self.key_bytes += key.len();
+                self.rows.entry(key.into()).or_insert(Row { cell, ..Row::default() })
+            }
         };
         row.lower = row.lower.saturating_add(lower);
         for metric in METRICS {
@@ -153,6 +166,8 @@ impl ListUnion {
             }
             self.rows.insert(key, row);
         }
+        self.rows.shrink_to(2 * keys);
+        self.key_bytes = self.rows.keys().map(|key| key.len()).sum();
     }
 
     /// The `count` keys with the highest lower bounds of bytes or packets, the largest first.
@@ -182,6 +197,11 @@ impl ListUnion {
         self.rows.len()
     }
 
+    /// What it takes at most, without its name, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.cells.len() * size_of::<Tally>() + self.rows.len() * ROW_BYTES + self.key_bytes
+    }
+
     /// Whether no key has a row.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -206,6 +226,7 @@ impl ListUnion {
         let keys: Vec<String> = rows.iter_mut().map(|row| std::mem::take(&mut row.key)).collect();
         ListSketch {
             name: name.to_owned(),
+            question: None,
             by: self.by.clone(),
             confidence: self.confidence(),
             width: WIDTH as u32,
@@ -237,16 +258,27 @@ fn first<T>(all: &mut [T], count: usize, order: impl FnMut(&T, &T) -> Ordering) 
     &mut all[..count]
 }
 
+/// Whether a list is one that weir may have written. A forged one could otherwise lower the bounds of keys of other
+/// routers, or claim more confidence than there is.
 fn check(list: &ListSketch) -> Result<(), Mismatch> {
-    let ListSketch { width, depth, seed, keys, cells, rest_packets, rest_bytes, .. } = list;
+    let ListSketch { width, depth, seed, keys, cells, confidence, .. } = list;
     if (*width as usize, *depth, *seed) != (WIDTH, 1, SEED) {
         return Err(Mismatch::Geometry { width: *width, depth: *depth, seed: *seed });
     }
-    let rows = [&list.packets_lower, &list.packets_upper, &list.bytes_lower, &list.bytes_upper];
-    let are_long_enough = cells.len() == keys.len() && rows.iter().all(|numbers| numbers.len() == keys.len());
-    let are_wide_enough = [rest_packets, rest_bytes].iter().all(|numbers| numbers.len() == WIDTH);
-    let is_whole = are_long_enough && are_wide_enough && cells.iter().all(|cell| (*cell as usize) < WIDTH);
-    if is_whole { Ok(()) } else { Err(Mismatch::Malformed) }
+    let of_keys = [&list.packets_lower, &list.packets_upper, &list.bytes_lower, &list.bytes_upper];
+    let of_cells = [&list.rest_packets, &list.rest_bytes];
+    let are_whole = cells.len() == keys.len() && of_keys.iter().all(|numbers| numbers.len() == keys.len());
+    let is_above = |lower: &[u64], upper: &[u64]| lower.iter().zip(upper).any(|(lower, upper)| lower > upper);
+    let wrong = [
+        (!are_whole || of_cells.iter().any(|numbers| numbers.len() != WIDTH), "its arrays do not belong together"),
+        (!(0.0..=1.0).contains(confidence), "its confidence is no probability"),
+        (keys.iter().any(|key| key.len() > KEY_BYTES_MAX), "a key is longer than 1,024 bytes"),
+        (keys.iter().zip(cells).any(|(key, own)| *own != cell(key)), "a key is in a cell of other keys"),
+        (keys.iter().collect::<HashSet<_>>().len() < keys.len(), "a key has two rows"),
+        (is_above(&list.packets_lower, &list.packets_upper), "a lower bound of packets is above the upper one"),
+        (is_above(&list.bytes_lower, &list.bytes_upper), "a lower bound of bytes is above the upper one"),
+    ];
+    wrong.iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, why)| Err(Mismatch::Malformed(why)))
 }
 
 #[cfg(test)]
@@ -344,8 +376,50 @@ mod tests {
         broken.push(ListSketch { bytes_upper: vec![0; 3], ..list.clone() });
         broken.push(ListSketch { cells: vec![1_000; list.cells.len()], ..list });
         for list in broken {
-            assert_eq!(union.add(&list), Err(Mismatch::Malformed));
+            assert!(matches!(union.add(&list), Err(Mismatch::Malformed(_))), "{list:?}");
         }
         assert!(union.is_empty());
+    }
+
+    #[test]
+    fn a_forged_list_changes_no_bound_of_another_router() {
+        let (truth, honest) = router(1, 20);
+        let key = honest.keys[0].clone();
+        let other = honest.keys.iter().find(|other| cell(other) != cell(&key)).unwrap().clone();
+        let mut forged: Vec<(ListSketch, &str)> = Vec::new();
+        let mut forge = |why, change: &dyn Fn(&mut ListSketch)| {
+            let mut list = honest.clone();
+            change(&mut list);
+            forged.push((list, why));
+        };
+        forge("cell of other keys", &|list| list.cells[0] = cell(&other));
+        forge("no probability", &|list| list.confidence = 1e308);
+        forge("no probability", &|list| list.confidence = -1.0);
+        forge("no probability", &|list| list.confidence = f64::NAN);
+        forge("packets is above", &|list| list.packets_lower[0] = list.packets_upper[0] + 1);
+        forge("bytes is above", &|list| list.bytes_upper[0] = 0);
+        forge("two rows", &|list| {
+            list.keys[1] = list.keys[0].clone();
+            list.cells[1] = list.cells[0];
+        });
+        forge("longer than", &|list| {
+            list.keys[0] = "x".repeat(2_000);
+            list.cells[0] = cell(&list.keys[0]);
+        });
+        for (list, why) in forged {
+            for forged_first in [true, false] {
+                let mut union = ListUnion::new(&honest.by, usize::MAX);
+                if !forged_first {
+                    union.add(&honest).unwrap();
+                }
+                let error = union.add(&list).unwrap_err().to_string();
+                assert!(error.contains(why), "{error}");
+                if forged_first {
+                    union.add(&honest).unwrap();
+                }
+                assert_holds(&union, std::slice::from_ref(&truth));
+                assert!(union.confidence() <= 1.0);
+            }
+        }
     }
 }

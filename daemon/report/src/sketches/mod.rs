@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_sketch::datasketches::PublicHash;
 
+pub(crate) use self::exporter::UNIQUE;
 pub use self::{
     exporter::{SketchExporter, bytes_at_most, memory_bytes, reports_a_day},
     list::{KeySums, ListUnion, Mismatch},
@@ -47,6 +48,11 @@ pub struct Sketches {
 pub struct DistinctSketch {
     /// What is counted: `unique.src_ip`, `unique.dst_ip`, `unique.flows`, or the name of a view.
     pub name: String,
+    /// The fingerprint of the question, as in the report's views: sketches with different ones never belong together.
+    /// Absent in reports of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]
+    pub question: Option<String>,
     /// The fingerprint of the key of its hashes. Only sketches with the same one can be merged.
     #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]
     pub key_id: String,
@@ -64,6 +70,11 @@ pub struct DistinctSketch {
 pub struct ListSketch {
     /// The name of the list or view.
     pub name: String,
+    /// The fingerprint of the question, as in the report's views: sketches with different ones never belong together.
+    /// Absent in reports of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]
+    pub question: Option<String>,
     /// The fields of a key.
     pub by: Vec<String>,
     /// The probability that all its bounds hold, 0 to 1; 1 if they always do.
@@ -99,6 +110,11 @@ pub struct ListSketch {
 pub struct SpreadSketch {
     /// The name of the list or view.
     pub name: String,
+    /// The fingerprint of the question, as in the report's views: sketches with different ones never belong together.
+    /// Absent in reports of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]
+    pub question: Option<String>,
     /// The fields of a key.
     pub by: Vec<String>,
     /// The fingerprint of the key of its hashes. Only sketches with the same one can be merged.

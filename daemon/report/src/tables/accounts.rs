@@ -3,15 +3,16 @@
 use weir_system::numbers::{bytes, grouped, percent, short_time};
 
 use super::super::{
-    Bounds, Distinct, Histogram, Interface, NewFlows, SelfMetrics, SinkMetrics, Tally, TcpBounds, TcpPackets, Totals,
-    TotalsBounds, Uncertain, Unique, Window,
+    Bounds, Distinct, Fact, Histogram, Interface, NOT_MEASURED, NewFlows, SelfMetrics, SinkMetrics, Tally, TcpBounds,
+    TcpPackets, Totals, TotalsBounds, Uncertain, Unique, Verdict, Window,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
         Tone::{Alarm, Faint, Plain, Strong},
     },
+    is_measured, trust,
 };
-use super::words::{ALIAS_MAX, coverage_text, in_percent, off, ratio, shortened};
+use super::words::{ALIAS_MAX, in_percent, off, ratio, shortened};
 
 /// The maximum length of a bar in a chart, in columns.
 pub(super) const BAR: usize = 32;
@@ -42,29 +43,30 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
             coverage_bytes_lower: _,
             coverage_bytes_upper: _,
             blind_seconds,
+            unmeasured_seconds,
             trouble,
+            // `trouble` names these.
+            unread_link_types: _,
             kept,
         } = interface;
         if i > 0 {
             grid.across([]);
         }
-        let rate = match sampling {
-            1 => "every packet".to_owned(),
-            many => format!("1 packet in {}", grouped(u64::from(*many))),
-        };
-        let balanced = match ledger.balances() {
-            true => Cell::new("balanced: yes", Plain),
-            false => Cell::new("balanced: NO", Alarm),
-        };
         let lost = ledger.lost.values().any(|tally| tally.packets > 0);
-        let kept = Cell::new(format!("kept {}", percent(*kept)), if lost { Alarm } else { Plain });
+        let kept = match is_measured(mode) || ledger.seen.packets > 0 {
+            true => Cell::new(format!("kept {}", percent(*kept)), if lost { Alarm } else { Plain }),
+            false => Cell::new(NOT_MEASURED, Alarm),
+        };
         let mut line = vec![Cell::new(name, Strong)];
         line.extend(alias.as_ref().map(|alias| Cell::from(format!("({})", shortened(alias, ALIAS_MAX)))));
-        line.push(Cell::from(mode));
+        line.push(Cell::new(mode, if is_measured(mode) { Plain } else { Alarm }));
         line.extend((counts != "packets").then(|| Cell::new(format!("counts {counts}"), Alarm)));
         line.extend(direction.as_ref().map(Cell::from));
-        line.extend([Cell::from(rate), balanced, kept]);
-        line.extend(coverage_text(interface).map(|(text, is_low)| Cell::new(text, if is_low { Alarm } else { Plain })));
+        line.extend([trust::sampled(*sampling), trust::balanced(ledger.balances())].map(judged));
+        line.push(kept);
+        let coverage = trust::Coverage::new(&interface.into());
+        line.extend(coverage.map(|of| Cell::new(of.text, if of.is_low { Alarm } else { Plain })));
+        line.extend(unmeasured_seconds.map(|seconds| Cell::new(format!("{NOT_MEASURED} for {seconds:.0} s"), Alarm)));
         line.extend(blind_seconds.map(|seconds| Cell::new(format!("BLIND for up to {seconds:.1} s"), Alarm)));
         grid.across(line);
         if let Some(earlier) = earlier_name {
@@ -102,6 +104,11 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
         }
     }
     grid
+}
+
+/// A fact as a cell.
+pub(super) fn judged(Fact { text, verdict }: Fact) -> Cell {
+    Cell::new(text, if verdict == Verdict::Bad { Alarm } else { Plain })
 }
 
 /// Packets that begin or end TCP connections; `None` if there were none.
@@ -146,6 +153,11 @@ pub(super) fn shares(totals: &Totals) -> Grid {
         ("ICMP", icmp_packets, |bounds| bounds.icmp_packets),
         ("other IP", other_packets, |bounds| bounds.other_packets),
     ];
+    let mut captions = vec!["", "packets", "of all", ""];
+    if bounds.is_some() {
+        captions.insert(2, "±");
+    }
+    grid.row(captions.into_iter().map(|caption| Cell::new(caption, Faint)));
     for (what, part, bounds_of) in parts {
         let share = ratio(part, packets);
         let error = bounds
@@ -201,6 +213,9 @@ pub(super) fn quantiles(sizes: &Histogram) -> String {
 pub(super) fn chart(sizes: &Histogram) -> Grid {
     let mut grid = Grid::new([Right, Right, Right, Left]);
     let most = sizes.buckets.iter().map(|(_, packets)| *packets).max().unwrap_or_default();
+    if !sizes.buckets.is_empty() {
+        grid.row(["bytes", "packets", "of all", ""].map(|caption| Cell::new(caption, Faint)));
+    }
     let mut least = 0;
     for (edge, packets) in &sizes.buckets {
         let range = format!("{least} – {edge:>4}");
@@ -263,10 +278,10 @@ fn cpu(ns_per_packet: Option<f64>, window: &Window, seen: u64) -> String {
     let Some(ns) = ns_per_packet else { return "no packet was seen".to_owned() };
     let each = format!("{} per packet", short_time(ns));
     // A capture is read as fast as possible, so its time says nothing about the share of a CPU.
-    if window.late_packets.is_some() || window.seconds <= 0.0 {
-        return each;
+    match window.seconds.rate(ns * seen as f64 / 1e9).filter(|_| window.late_packets.is_none()) {
+        Some(share) => format!("{} of a core, {each}", percent(share)),
+        None => each,
     }
-    format!("{} of a core, {each}", percent(ns * seen as f64 / 1e9 / window.seconds))
 }
 
 pub(super) fn with_dropped(text: String, dropped: u64) -> String {

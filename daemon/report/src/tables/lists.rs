@@ -4,7 +4,7 @@ use weir_config::names::services::service_name;
 use weir_system::numbers::{bit_rate, bytes, count, packet_rate, percent};
 
 use super::super::{
-    Estimate, Top, TopFlow, TopPrefix, Totals,
+    Estimate, Length, Top, TopFlow, TopPrefix, Totals,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -67,6 +67,9 @@ pub(super) fn flow_entry(flow: &TopFlow) -> Entry {
     Entry::new(*rank, [proto, src, towards(&dst)], *packets, *bytes)
 }
 
+/// The caption of a share of all packets or bytes, whichever order the list.
+const OF_ALL: &str = "of all";
+
 /// The context of a list's entries.
 #[derive(Clone, Copy)]
 pub(super) struct Ranking<'a> {
@@ -74,7 +77,7 @@ pub(super) struct Ranking<'a> {
     pub(super) by: &'a str,
     pub(super) totals: &'a Totals,
     /// The length of the window.
-    pub(super) seconds: f64,
+    pub(super) seconds: Length,
     /// Whether the list is about several windows, for which only bounds are known.
     pub(super) together: bool,
 }
@@ -125,12 +128,12 @@ impl Ranking<'_> {
 
     fn captions(&self) -> Vec<String> {
         let captions: &[&str] = match (self.together, self.by_packets()) {
-            (false, true) => &["packets", "±", "share", "pkt/s", "bytes"],
-            (false, false) => &["bytes", "±", "share", "bit/s", "packets"],
-            (true, true) => &["packets at least", "at most", "share", "bytes at least"],
-            (true, false) => &["bytes at least", "at most", "share", "packets at least"],
+            (false, true) => &["packets", "±", OF_ALL, "pkt/s", "bytes"],
+            (false, false) => &["bytes", "±", OF_ALL, "bit/s", "packets"],
+            (true, true) => &["packets at least", "at most", OF_ALL, "bytes at least"],
+            (true, false) => &["bytes at least", "at most", OF_ALL, "packets at least"],
         };
-        let has_prefix = |caption: &str| !matches!(caption, "share" | "bit/s" | "pkt/s");
+        let has_prefix = |caption: &str| !matches!(caption, OF_ALL | "bit/s" | "pkt/s");
         let padded = |caption: &&str| format!("{caption}{}", if has_prefix(caption) { "  " } else { "" });
         captions.iter().map(padded).collect()
     }
@@ -160,7 +163,7 @@ impl Ranking<'_> {
     }
 
     fn rate(&self, value: u64, rate: fn(u64, f64) -> String) -> String {
-        if self.seconds > 0.0 { rate(value, self.seconds) } else { String::new() }
+        self.seconds.rate_text(value, rate).unwrap_or_default()
     }
 
     /// A line for each network: its traffic beyond the listed hosts, the share of that, all its traffic, and how many
@@ -168,7 +171,7 @@ impl Ranking<'_> {
     pub(super) fn prefixes(&self, prefixes: &[TopPrefix]) -> Grid {
         let mut grid = Grid::new([Right, Left].into_iter().chain([Right; 5]));
         if !prefixes.is_empty() {
-            let captions = ["", "", "unlisted hosts  ", "±  ", "share", "all hosts  ", "listed hosts"];
+            let captions = ["", "", "unlisted hosts  ", "±  ", OF_ALL, "all hosts  ", "listed hosts"];
             grid.row(captions.map(|caption| Cell::new(caption, Faint)));
         }
         for TopPrefix { rank, prefix, packets, bytes, beyond, members } in prefixes.iter().take(ROWS_MAX) {

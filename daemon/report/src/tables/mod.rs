@@ -32,7 +32,8 @@ pub use self::{
     short::write_talkers,
 };
 use super::{
-    Gap, Observer, Report, Row, Spread, Sums, Top, Totals, Union, View, Window, alert,
+    Account, Gap, Length, NOT_MEASURED, Observer, Report, Row, Spread, Strays, Sums, Top, Totals, Union, View, Window,
+    alert,
     grid::{
         self,
         Align::Left,
@@ -113,7 +114,7 @@ pub fn write_tables(report: &Report, style: Style, out: &mut impl Write) -> io::
     } = report;
     let mut page = Page { style, together: false, out };
     page.head(observer, window, id)?;
-    page.remarks(&remarks(window, totals))?;
+    page.remarks(&remarks(window, totals, &Account::of(interfaces)))?;
     if !alerts.is_empty() {
         page.section("ALERTS", "", &alert::grid(alerts))?;
     }
@@ -163,14 +164,17 @@ pub fn write_union(union: &Union, style: Style, out: &mut impl Write) -> io::Res
         top_by_packets,
         views,
         left_out,
+        changed,
+        fired,
         windows,
         largest_packet_bytes: _,
         missing,
     } = union;
     let mut page = Page { style, together: true, out };
     page.head(observer, window, &several(reports, *windows))?;
-    page.remarks(&remarks(window, totals))?;
+    page.remarks(&remarks(window, totals, &Account::of(interfaces)))?;
     page.remarks(&missing.iter().map(missed).collect::<Vec<_>>())?;
+    page.remarks(&self::fired(fired).into_iter().collect::<Vec<_>>())?;
     page.section("INTERFACES", "", &ledgers(interfaces))?;
     page.section("TRAFFIC", &mean_rates(totals, window), &shares(totals))?;
     page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows, true))?;
@@ -182,10 +186,25 @@ pub fn write_union(union: &Union, style: Style, out: &mut impl Write) -> io::Res
     }
     if !left_out.is_empty() {
         let mut grid = Grid::new([Left]);
-        grid.across([Cell::from(format!("{}: their counts cannot be added up", left_out.join(", ")))]);
+        let others: Vec<&str> = left_out.iter().filter(|name| !changed.contains(name)).map(String::as_str).collect();
+        if !others.is_empty() {
+            let why = "their counts cannot be added up, or not every window has them";
+            grid.across([Cell::from(format!("{}: {why}", others.join(", ")))]);
+        }
+        if !changed.is_empty() {
+            grid.across([Cell::from(format!("{}: {CHANGED}", changed.join(", ")))]);
+        }
         page.section("VIEWS LEFT OUT", "", &grid)?;
     }
     Ok(())
+}
+
+/// Why the answers of a view do not belong together.
+const CHANGED: &str = "the question was not the same in all windows";
+
+/// Names the rules whose alerts were firing, if there are any.
+fn fired(rules: &[String]) -> Option<String> {
+    (!rules.is_empty()).then(|| format!("ALERTS fired: {}", rules.join(", ")))
 }
 
 /// Names the windows of a union.
@@ -236,7 +255,7 @@ impl<W: Write> Page<'_, W> {
     }
 
     /// The answers for the requested keys: sums first, then counts.
-    fn answers(&mut self, remark: &str, answers: &[Row], seconds: f64) -> io::Result<()> {
+    fn answers(&mut self, remark: &str, answers: &[Row], seconds: Length) -> io::Result<()> {
         let (sums, counts): (Vec<&Row>, Vec<&Row>) = answers.iter().partition(|row| row.bytes.is_some());
         if !sums.is_empty() || counts.is_empty() {
             self.section("ANSWERS", remark, &rows::answers(&sums, seconds))?;
@@ -356,20 +375,28 @@ fn remark_of(sampling: u32, confidence: f64) -> String {
 }
 
 fn interval(window: &Window) -> String {
-    let Window { start, end, seconds, clock_step_seconds: _, late_packets: _, untimed_packets: _ } = window;
+    let Window { start, end, seconds, .. } = window;
     let day = |time: &jiff::Timestamp| time.strftime("%Y-%m-%d").to_string();
     let [start, end] = [start, end].map(|time| time.round(jiff::Unit::Millisecond).unwrap_or(*time));
     let format = if day(&start) == day(&end) { "%H:%M:%S%.f" } else { "%Y-%m-%d %H:%M:%S%.f" };
-    let seconds = (seconds * 1e3).round() / 1e3;
-    format!("{} – {} UTC ({seconds} s)", start.strftime("%Y-%m-%d %H:%M:%S%.f"), end.strftime(format))
+    let seconds = match seconds.seconds() {
+        Some(seconds) => format!("{} s", (seconds * 1e3).round() / 1e3),
+        None => "too short for rates".to_owned(),
+    };
+    format!("{} – {} UTC ({seconds})", start.strftime("%Y-%m-%d %H:%M:%S%.f"), end.strftime(format))
 }
 
 /// What a reader must know before reading the numbers of a window.
-fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
-    let Window { start: _, end: _, seconds: _, clock_step_seconds, late_packets, untimed_packets } = *window;
+fn remarks(window: &Window, totals: &Totals, account: &Account) -> Vec<String> {
+    let Window { start: _, end: _, seconds: _, clock_step_seconds, late_packets, untimed_packets, strays } = *window;
     let mut remarks = Vec::new();
     if totals.packets == 0 {
         remarks.push(match late_packets {
+            _ if account.is_nothing() => {
+                let all: Vec<_> = account.unmeasured().iter().map(String::as_str).collect();
+                format!("{NOT_MEASURED}: nothing is known of {}", all.join(", "))
+            }
+            None if !account.is_whole() => "no packets on the interfaces that weir measured".to_owned(),
             Some(_) => "no packets: the capture has none, so this window covers no time".to_owned(),
             None => "no packets: weir saw none in this window".to_owned(),
         });
@@ -384,21 +411,25 @@ fn remarks(window: &Window, totals: &Totals) -> Vec<String> {
     if let Some(untimed @ 1..) = untimed_packets {
         remarks.push(format!("packets without a time: {}, which are in no second", grouped(untimed)));
     }
+    if let Some(Strays { packets, earliest, latest }) = strays {
+        let [earliest, latest] = [earliest, latest].map(|time| time.strftime("%Y-%m-%d %H:%M:%S").to_string());
+        let times = if earliest == latest { earliest } else { format!("{earliest} – {latest}") };
+        remarks.push(format!("strays: {} packets whose time is far from all others, {times} UTC", grouped(packets)));
+    }
     remarks
 }
 
 /// A message about a requested time without windows.
 fn missed(Gap { start, end }: &Gap) -> String {
     let seconds = end.duration_since(*start).as_secs_f64();
-    let window = Window { start: *start, end: *end, seconds, ..Window::default() };
+    let window = Window { start: *start, end: *end, seconds: Length::new(seconds), ..Window::default() };
     format!("no window is known for {}", interval(&window))
 }
 
 fn mean_rates(totals: &Totals, window: &Window) -> String {
     let Totals { packets, bytes, .. } = totals;
-    let rate = |value: u64, rate: fn(u64, f64) -> String| match window.seconds > 0.0 {
-        true => format!(" ({})", rate(value, window.seconds)),
-        false => String::new(),
+    let rate = |value: u64, rate: fn(u64, f64) -> String| {
+        window.seconds.rate_text(value, rate).map_or_else(String::new, |text| format!(" ({text})"))
     };
     let (packet_rate, bit_rate) = (rate(*packets, packet_rate), rate(*bytes, bit_rate));
     format!("{} packets{packet_rate}, {} bytes{bit_rate}", grouped(*packets), grouped(*bytes))
@@ -454,6 +485,69 @@ mod tests {
 
     const SHORT: [&str; 2] = ["192.0.2.1", "198.51.100.77"];
     const LONG: [&str; 2] = ["2001:db8:1111:2222:3333:4444:5555:6666", "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff"];
+
+    #[test]
+    fn nothing_that_is_not_measured_is_shown_as_zero() {
+        let mut report = golden();
+        report.totals = Totals::default();
+        report.window.late_packets = None;
+        for (interface, mode) in report.interfaces.iter_mut().zip(["detached", "absent"]) {
+            mode.clone_into(&mut interface.mode);
+            (interface.ledger.seen, interface.ledger.attributed, interface.ledger.sampled_out) = Default::default();
+            interface.ledger.skipped.clear();
+            interface.ledger.lost.clear();
+        }
+        let text = overview(&report, 120, None);
+        for words in [
+            "not measured: nothing is known of eth0 (detached), wan0.100 (absent)",
+            "TRAFFIC   not measured",
+            "TRUST   kept unknown",
+            "attached 0 of 2   not measured: eth0 (detached), wan0.100 (absent)",
+            "DISTINCT   not measured",
+        ] {
+            assert!(text.contains(words), "{words}:\n{text}");
+        }
+        let head = text.split("SOURCES").next().unwrap();
+        assert!(!head.contains(" 0 bit/s") && !head.contains("weir saw none"), "{text}");
+        let text = tables(&report, Style { width: 120, ..Style::default() });
+        assert!(text.contains("balanced: yes  not measured") && !text.contains("kept 100.0 %"), "{text}");
+        // One of two is measured: totals are lower bounds.
+        let mut part = golden();
+        "detached".clone_into(&mut part.interfaces[1].mode);
+        let text = overview(&part, 120, None);
+        assert!(text.contains("TRAFFIC   at least   729.9 Mbit/s"), "{text}");
+        let line = text.lines().find(|line| line.starts_with("  wan0.100")).unwrap();
+        assert!(
+            line.contains("40.0 MB") && !line.contains("bit/s"),
+            "of a part of the window there is no rate: {line}"
+        );
+    }
+
+    #[test]
+    fn windows_together_show_no_rate_of_an_interface_that_was_not_measured_in_all() {
+        let mut detached = golden();
+        "detached".clone_into(&mut detached.interfaces[0].mode);
+        let union = Union::of(&[detached, golden()]).unwrap();
+        assert_eq!(union.interfaces[0].unmeasured_seconds, Some(10.0));
+        let mut out = Vec::new();
+        write_union_overview(&union, Style { width: 120, ..Style::default() }, "", &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let line = text.lines().find(|line| line.starts_with("  eth0")).unwrap();
+        assert!(!line.contains("bit/s"), "{line}");
+        assert!(text.contains("attached 1 of 2   not measured: eth0 (for 10 s)"), "{text}");
+    }
+
+    #[test]
+    fn shares_say_of_what_they_are() {
+        let text = overview(&golden(), 120, None);
+        for title in ["SOURCES   ± 40.3 kbit/s   % of all", "PROTOCOLS   ± 7.5 kpkt/s   % of all"] {
+            assert!(text.contains(title), "{title}:\n{text}");
+        }
+        assert!(text.contains("VIEW web_by_server   ± 10.1 kbit/s   % of view"), "{text}");
+        assert!(text.contains("VIEW scanners   distinct ± 820\n") || !text.contains("distinct ± 820   %"), "{text}");
+        let text = tables(&golden(), Style { width: 200, ..Style::default() });
+        assert!(text.contains("of all") && text.contains("of view") && !text.contains("share  "), "{text}");
+    }
 
     #[test]
     fn the_golden_report_has_its_golden_overview() {
@@ -660,7 +754,7 @@ mod tests {
         report.totals = Totals::default();
         report.unique = Unique { src_ip: nothing, dst_ip: nothing, flows: nothing };
         report.histograms.packet_size_bytes = Histogram::default();
-        report.window.seconds = 0.0;
+        report.window.seconds = Length::default();
         for top in [&mut report.top, &mut report.top_by_packets] {
             (top.flows, top.sources, top.destinations) = (Vec::new(), Vec::new(), Vec::new());
             (top.pairs, top.services) = (Vec::new(), Vec::new());

@@ -6,17 +6,21 @@ use weir_system::numbers::{bit_rate, bytes, count, packet_rate, percent};
 
 use super::{
     super::{
-        Alert, Gap, Interface, NewFlows, Observer, Report, Spread, Top, Totals, Union, Unique, View, Window,
+        Account, Alert, Gap, Interface, NOT_MEASURED, NewFlows, Observer, Report, Spread, Top, Totals, Union, Unique,
+        View, Window,
         grid::{
             self,
             Align::{Left, Right},
             Cell, Grid, Line,
             Tone::{Alarm, Faint, Plain, Strong},
         },
+        is_measured,
     },
-    Style, interval, missed, named, remarks, several,
+    CHANGED, Style,
+    accounts::judged,
+    interval, missed, named, remarks, several,
     short::{self, ShortList},
-    words::{ALIAS_MAX, coverage_text, off, ratio, shortened},
+    words::{ALIAS_MAX, off, ratio, shortened},
 };
 
 /// How many alerts are shown.
@@ -25,8 +29,6 @@ const ALERTS_MAX: usize = 3;
 const LINES_PER_INTERFACE: usize = 6;
 /// How many interfaces are shown if the number of lines is not limited.
 const INTERFACES_MAX: usize = 8;
-/// Modes of interfaces that weir is not attached to.
-const NOT_ATTACHED: [&str; 4] = ["waiting", "absent", "gone", "no-default-route"];
 /// The lines below the lists: an empty line, and how to see the whole report.
 const LAST: usize = 2;
 /// The line of the shell's prompt.
@@ -42,6 +44,8 @@ pub fn write_overview(report: &Report, style: Style, more: &str, out: &mut impl 
         window: &report.window,
         what: String::new(),
         missing: &[],
+        fired: &[],
+        changed: &[],
         alerts: &report.alerts,
         interfaces: &report.interfaces,
         totals: &report.totals,
@@ -65,6 +69,8 @@ pub fn write_union_overview(union: &Union, style: Style, more: &str, out: &mut i
         window: &union.window,
         what: several(&union.reports, union.windows),
         missing: &union.missing,
+        fired: &union.fired,
+        changed: &union.changed,
         alerts: &[],
         interfaces: &union.interfaces,
         totals: &union.totals,
@@ -85,6 +91,10 @@ struct Overview<'a> {
     what: String,
     /// Requested times without windows.
     missing: &'a [Gap],
+    /// The rules whose alerts were firing in any of several windows.
+    fired: &'a [String],
+    /// The views whose question was not the same in all of them.
+    changed: &'a [String],
     alerts: &'a [Alert],
     interfaces: &'a [Interface],
     totals: &'a Totals,
@@ -118,15 +128,17 @@ impl Overview<'_> {
     fn head(&self, style: Style) -> Vec<Line> {
         let version = Cell::new(format!("weir {}", self.observer.version), Faint);
         let title = [Cell::new(named(self.observer), Strong), Cell::new(interval(self.window), Strong), version];
+        let account = Account::of(self.interfaces);
         let mut paragraphs = vec![title.to_vec()];
         if !self.what.is_empty() {
             paragraphs.push(vec![Cell::new(&self.what, Faint)]);
         }
-        let missed = self.missing.iter().map(missed);
-        let remarks = remarks(self.window, self.totals).into_iter().chain(missed);
+        let missed = self.missing.iter().map(missed).chain(super::fired(self.fired));
+        let changed = self.changed.iter().map(|view| format!("view {view} left out: {CHANGED}"));
+        let remarks = remarks(self.window, self.totals, &account).into_iter().chain(missed).chain(changed);
         paragraphs.extend(remarks.map(|remark| vec![Cell::new(remark, Alarm)]));
         paragraphs.extend(self.alerts());
-        paragraphs.extend([self.traffic(), self.trust(), self.distinct()]);
+        paragraphs.extend([self.traffic(&account), trust(&account), self.distinct(&account)]);
         let mut lines = Vec::new();
         for paragraph in paragraphs {
             lines.extend(grid::heading(&paragraph, style.columns(), style.color));
@@ -154,50 +166,28 @@ impl Overview<'_> {
         alerts
     }
 
-    fn traffic(&self) -> Vec<Cell> {
+    fn traffic(&self, account: &Account) -> Vec<Cell> {
         let Totals { packets, bytes, .. } = *self.totals;
-        let sums = format!("{}, {} packets", self::bytes(bytes), count(packets));
         let mut cells = vec![Cell::new("TRAFFIC", Strong)];
-        if self.window.seconds > 0.0 {
-            cells.push(Cell::new(bit_rate(bytes, self.window.seconds), Strong));
-            cells.push(Cell::new(packet_rate(packets, self.window.seconds), Plain));
+        if account.is_nothing() {
+            cells.push(Cell::new(NOT_MEASURED, Alarm));
+            return cells;
         }
-        cells.push(Cell::from(sums));
+        if !account.is_whole() {
+            cells.push(Cell::from("at least"));
+        }
+        if let Some(seconds) = self.window.seconds.seconds() {
+            cells.push(Cell::new(bit_rate(bytes, seconds), Strong));
+            cells.push(Cell::new(packet_rate(packets, seconds), Plain));
+        }
+        cells.push(Cell::from(format!("{}, {} packets", self::bytes(bytes), count(packets))));
         cells
     }
 
-    /// The reliability of the numbers.
-    fn trust(&self) -> Vec<Cell> {
-        let mut cells = vec![Cell::new("TRUST", Strong)];
-        let mut say = |text: String, is_good: bool| cells.push(Cell::new(text, if is_good { Plain } else { Alarm }));
-        let [mut seen, mut lost] = [0_u64, 0_u64];
-        for of in self.interfaces {
-            seen = seen.saturating_add(of.ledger.seen.packets);
-            lost = lost.saturating_add(lost_packets(of));
+    fn distinct(&self, account: &Account) -> Vec<Cell> {
+        if account.is_nothing() {
+            return vec![Cell::new("DISTINCT", Strong), Cell::new(NOT_MEASURED, Alarm)];
         }
-        say(format!("kept {}", percent(if seen == 0 { 1.0 } else { 1.0 - ratio(lost, seen) })), lost == 0);
-        if lost > 0 {
-            say(format!("lost {}", count(lost)), false);
-        }
-        let sampling = self.interfaces.iter().map(|of| of.sampling).max().unwrap_or(1);
-        let text = if sampling == 1 { "every packet".to_owned() } else { format!("1 packet in {sampling}") };
-        say(text, true);
-        let balanced = self.interfaces.iter().filter(|of| of.ledger.balances()).count();
-        match balanced == self.interfaces.len() {
-            true => say("balanced: yes".to_owned(), true),
-            false => say("balanced: NO".to_owned(), false),
-        }
-        if let Some((text, is_low, of)) = lowest_coverage(self.interfaces) {
-            say(if is_low { format!("{text} ({})", of.name) } else { text }, !is_low);
-        }
-        let attached = self.interfaces.iter().filter(|of| !NOT_ATTACHED.contains(&of.mode.as_str())).count();
-        if attached < self.interfaces.len() {
-            say(format!("attached {attached} of {}", self.interfaces.len()), false);
-        }
-        cells
-    }
-
-    fn distinct(&self) -> Vec<Cell> {
         let NewFlows { value, lower, upper, .. } = *self.new_flows;
         let Unique { src_ip, dst_ip, flows } = self.unique;
         let of = |one: &super::super::Distinct| [one.value, one.lower, one.upper];
@@ -224,7 +214,10 @@ impl Overview<'_> {
         let mut grid = Grid::new([Left, Left, Left, Right, Right, Left]);
         let mut all: Vec<&Interface> = self.interfaces.iter().collect();
         if all.len() > most {
-            let is_fine = |of: &Interface| of.trouble.is_none() && of.blind_seconds.is_none() && lost_packets(of) == 0;
+            let is_fine = |of: &Interface| {
+                let is_measured = is_measured(&of.mode) && of.unmeasured_seconds.is_none();
+                is_measured && of.trouble.is_none() && of.blind_seconds.is_none() && lost_packets(of) == 0
+            };
             all.sort_by_key(|of| (is_fine(of), std::cmp::Reverse(of.ledger.seen.bytes)));
         }
         for of in all.iter().take(most) {
@@ -239,10 +232,13 @@ impl Overview<'_> {
     fn interface(&self, of: &Interface, grid: &mut Grid) {
         let alias = of.alias.as_ref().map_or_else(String::new, |alias| format!(" ({})", shortened(alias, ALIAS_MAX)));
         let seen = &of.ledger.seen;
-        let seconds = self.window.seconds;
-        let rates = match seconds > 0.0 {
-            true => [bit_rate(seen.bytes, seconds), packet_rate(seen.packets, seconds)],
-            false => [bytes(seen.bytes), format!("{} packets", count(seen.packets))],
+        let is_measured = is_measured(&of.mode);
+        // Of a part of the time there is no rate.
+        let is_part = !is_measured || of.unmeasured_seconds.is_some();
+        let rates = match self.window.seconds.seconds().filter(|_| !is_part) {
+            Some(seconds) => [bit_rate(seen.bytes, seconds), packet_rate(seen.packets, seconds)],
+            None if is_part && seen.packets == 0 => [NOT_MEASURED.to_owned(), String::new()],
+            None => [bytes(seen.bytes), format!("{} packets", count(seen.packets))],
         };
         let lost = lost_packets(of);
         let lost = if lost > 0 { format!("lost {}", count(lost)) } else { String::new() };
@@ -250,7 +246,7 @@ impl Overview<'_> {
         grid.row([
             Cell::new(format!("{}{alias}", of.name), Strong),
             of.direction.as_deref().unwrap_or_default().into(),
-            Cell::from(&of.mode),
+            Cell::new(&of.mode, if is_measured { Plain } else { Alarm }),
             bits,
             packets,
             Cell::new(lost, Alarm),
@@ -285,9 +281,7 @@ fn lost_packets(of: &Interface) -> u64 {
     of.ledger.lost.values().fold(0, |sum, lost| sum.saturating_add(lost.packets))
 }
 
-/// The lowest coverage of all interfaces, in words, and whether it is too low.
-fn lowest_coverage(interfaces: &[Interface]) -> Option<(String, bool, &Interface)> {
-    let known = interfaces.iter().filter(|of| of.coverage.is_some());
-    let lowest = known.min_by(|one, other| one.coverage.unwrap_or(1.0).total_cmp(&other.coverage.unwrap_or(1.0)))?;
-    coverage_text(lowest).map(|(text, is_low)| (text, is_low, lowest))
+/// The reliability of the numbers.
+fn trust(account: &Account) -> Vec<Cell> {
+    [Cell::new("TRUST", Strong)].into_iter().chain(account.facts(None).into_iter().map(judged)).collect()
 }

@@ -6,7 +6,7 @@ use weir_system::numbers::{bit_rate, bytes, count, packet_rate, percent};
 
 use super::{
     super::{
-        Estimate, Row, Sums, View,
+        Estimate, Length, Row, Sums, View,
         grid::{
             Align::{Left, Right},
             Cell, Grid,
@@ -22,8 +22,8 @@ const ROWS_MAX: usize = 20;
 const ICMP_TYPE_MAX: u16 = 161;
 /// Maximum number of rows in a list of floods or scans.
 const SPREAD_ROWS_MAX: usize = 5;
-/// The caption of a row's share of the total.
-const SHARE: &str = "share";
+/// The caption of a row's share of what the view matched.
+const SHARE: &str = "of view";
 
 /// A line for each row: its rank, the fields of its key, its numbers, its share of the total, and its rate. If that is
 /// too wide, the key gets a separate line.
@@ -56,7 +56,7 @@ pub(super) struct Rows<'a> {
     /// The total of which the rows are parts.
     pub(super) total: Option<&'a Sums>,
     /// The length of the window.
-    pub(super) seconds: f64,
+    pub(super) seconds: Length,
 }
 
 impl Rows<'_> {
@@ -130,7 +130,7 @@ pub(super) fn spread(counted: &str, rows: &[Row]) -> Grid {
 }
 
 /// Each requested key, with a line for each view of bytes and packets.
-pub(super) fn answers(answers: &[&Row], seconds: f64) -> Grid {
+pub(super) fn answers(answers: &[&Row], seconds: Length) -> Grid {
     let mut grid = Grid::new([Left].into_iter().chain([Right; 5])).with_optional(2);
     let head = [String::new()].into_iter().chain(captions(&Value::Null, &Row::default(), false));
     grid.row(head.map(|caption| Cell::new(caption, Faint)));
@@ -204,10 +204,8 @@ fn captions(measure: &Value, row: &Row, has_total: bool) -> Vec<String> {
     captions.iter().filter(|caption| has_total || **caption != SHARE).map(|caption| (*caption).to_owned()).collect()
 }
 
-fn numbers(measure: &Value, row: &Row, total: Option<&Sums>, seconds: f64) -> Vec<String> {
-    let rate = |value: u64, rate: fn(u64, f64) -> String| {
-        if seconds > 0.0 { rate(value, seconds) } else { String::new() }
-    };
+fn numbers(measure: &Value, row: &Row, total: Option<&Sums>, seconds: Length) -> Vec<String> {
+    let rate = |value: u64, rate: fn(u64, f64) -> String| seconds.rate_text(value, rate).unwrap_or_default();
     let in_bytes = |bytes_of: &Estimate| {
         let [value, error] = measured(bytes_of, in_column(bytes, "B"));
         (value, error, rate(bytes_of.value, bit_rate))

@@ -6,7 +6,7 @@ use weir_system::numbers::{bit_rate, bytes, count, packet_rate, percent};
 
 use super::{
     super::{
-        Bounds, Estimate, Row, Spread, Top, TopPrefix, Totals, TotalsBounds, View,
+        Bounds, Estimate, Length, Row, Spread, Top, TopPrefix, Totals, TotalsBounds, View,
         grid::{
             self,
             Align::{Left, Right},
@@ -36,7 +36,7 @@ const BETWEEN: usize = 2;
 /// Those of `out`.
 pub fn write_talkers(
     top: &Top,
-    (totals, seconds): (&Totals, f64),
+    (totals, seconds): (&Totals, Length),
     style: Style,
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -55,7 +55,7 @@ pub fn write_talkers(
 pub(super) struct Of<'a> {
     pub(super) totals: &'a Totals,
     /// The length of the window.
-    pub(super) seconds: f64,
+    pub(super) seconds: Length,
     /// Whether the lists are about several windows, for which only bounds are known.
     pub(super) together: bool,
 }
@@ -67,6 +67,8 @@ pub(super) struct ShortList {
     measure: Measure,
     /// What is counted, if neither the title nor a unit says it.
     counted: &'static str,
+    /// Of what the shares are: of all packets or bytes, or of those that a view matched.
+    shares_of: &'static str,
     together: bool,
 }
 
@@ -104,15 +106,15 @@ impl Measure {
 
 impl Of<'_> {
     fn bits(&self) -> Measure {
-        if self.seconds > 0.0 { Measure::Bits(self.seconds) } else { Measure::Bytes }
+        self.seconds.seconds().map_or(Measure::Bytes, Measure::Bits)
     }
 
     fn packets(&self) -> Measure {
-        if self.seconds > 0.0 { Measure::Packets(self.seconds) } else { Measure::Count }
+        self.seconds.seconds().map_or(Measure::Count, Measure::Packets)
     }
 
     fn list(&self, title: impl Into<String>, measure: Measure, rows: Vec<ShortRow>) -> ShortList {
-        ShortList { title: title.into(), rows, measure, counted: "", together: self.together }
+        ShortList { title: title.into(), rows, measure, counted: "", shares_of: "% of all", together: self.together }
     }
 
     fn by_bytes(&self, title: &str, entries: &[Entry]) -> ShortList {
@@ -185,7 +187,7 @@ impl Of<'_> {
                 _ => "",
             };
             let list = self.list(format!("VIEW {title}"), measure, rows.iter().take(ROWS_MAX).map(row).collect());
-            ShortList { counted, ..list }
+            ShortList { counted, shares_of: "% of view", ..list }
         };
         view_lists(view, aliases).into_iter().map(list).collect()
     }
@@ -212,7 +214,9 @@ impl ShortList {
         let rows = &self.rows[..rows.min(self.rows.len())];
         let beside = self.grid(rows, false);
         let grid = if beside.least_width() <= style.columns() { beside } else { self.grid(rows, true) };
-        let title = [Cell::new(&self.title, Strong), Cell::new(self.error(rows), Faint)];
+        let mut title = vec![Cell::new(&self.title, Strong), Cell::new(self.error(rows), Faint)];
+        let has_shares = rows.iter().any(|row| row.whole > 0);
+        title.extend(has_shares.then(|| Cell::new(self.shares_of, Faint)));
         let mut lines = grid::heading(&title, style.columns(), style.color);
         lines.extend(grid.lines(style.columns(), style.color));
         lines

@@ -35,22 +35,6 @@ pub(super) fn in_percent(share: f64) -> String {
     format!("{} %", (share * 10_000.0).round() / 100.0)
 }
 
-/// A lower coverage is shown as a problem.
-const COVERAGE_MIN: f64 = 0.999;
-
-/// The coverage of an interface, and whether it is too low. The counters of weir and the interface cannot be read at
-/// the same instant, so slightly more than 100 % is shown as 100 %.
-pub(super) fn coverage_text(interface: &Interface) -> Option<(String, bool)> {
-    let coverage = interface.coverage?;
-    let [lower, upper] = [interface.coverage_lower, interface.coverage_upper].map(|bound| bound.unwrap_or(coverage));
-    let text = match coverage {
-        1.0.. if lower <= 1.0 => format!("coverage {}", percent(1.0)),
-        1.0.. => format!("coverage {}: the interface counted fewer", percent(coverage)),
-        _ => format!("coverage {}", percent(coverage)),
-    };
-    Some((text, upper < COVERAGE_MIN))
-}
-
 /// An estimate and its maximum error, both for a column.
 pub(super) fn measured(estimate: &Estimate, text: impl Fn(u64) -> String) -> [String; 2] {
     let Estimate { value, lower, upper, sampled: _ } = *estimate;

@@ -8,9 +8,9 @@ use weir_config::names::protocol::{protocol_name, protocol_number};
 use super::{
     Union,
     list::{Entry, Listed, Order},
-    listed, order,
+    views::{listed, order},
 };
-use crate::{Row, Sums, Tally, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, View};
+use crate::{Row, Sums, Tally, Top, TopDestination, TopFlow, TopPair, TopService, TopSource, View, asked};
 
 /// A key of a list: the fields of its rows, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,17 @@ pub struct KeySums {
     pub at_most: Tally,
     /// The probability that the bounds of the list hold, 0 to 1.
     pub confidence: f64,
+}
+
+/// What a union has of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KeyAnswer {
+    /// What it says of a key, and the fingerprint of the question, if it is known.
+    Asked(KeySums, Option<String>),
+    /// The list is left out of this union, because its windows did not all ask the same.
+    LeftOut,
+    /// There is no such list.
+    NoList,
 }
 
 impl ListKey {
@@ -110,19 +121,33 @@ const SERVICES: &[&str] = &["proto", "port"];
 const FLOWS: &[&str] = &["src_ip", "dst_ip", "src_port", "dst_port", "proto"];
 
 impl Union {
-    /// What it says of a key; `None` if it has no such list.
-    pub fn of_key(&self, key: &ListKey) -> Option<KeySums> {
-        let Some(view) = &key.view else {
-            let [by_bytes, by_packets] = [&self.top, &self.top_by_packets].map(|top| self.in_top(top, key));
-            // The bounds of both hold.
-            return [by_bytes?, by_packets?].into_iter().find(|of| of.sums.is_some()).or(by_bytes);
+    /// What it says of a key.
+    pub fn of_key(&self, key: &ListKey) -> KeyAnswer {
+        let Some(name) = &key.view else {
+            return self.in_tops(key).map_or(KeyAnswer::NoList, |sums| KeyAnswer::Asked(sums, None));
         };
-        let view = self.views.iter().find(|of| of.name == *view)?;
-        in_view(view, key, Order { by_packets: order(view)?, is_masked: self.addresses.is_some() })
+        let view = self.views.iter().find(|of| of.name == *name);
+        let sums = view.and_then(|view| {
+            let order = Order { by_packets: order(view)?, is_masked: self.addresses.is_some() };
+            Some((in_view(view, key, order)?, view))
+        });
+        match sums {
+            Some((sums, view)) => {
+                KeyAnswer::Asked(sums, asked(name, &view.by, view.question.as_deref()).map(str::to_owned))
+            }
+            None if self.changed.contains(name) => KeyAnswer::LeftOut,
+            None => KeyAnswer::NoList,
+        }
+    }
+
+    fn in_tops(&self, key: &ListKey) -> Option<KeySums> {
+        let [by_bytes, by_packets] = [&self.top, &self.top_by_packets].map(|top| self.in_top(top, key));
+        // The bounds of both hold.
+        [by_bytes?, by_packets?].into_iter().find(|of| of.sums.is_some()).or(by_bytes)
     }
 
     fn in_top(&self, top: &Top, key: &ListKey) -> Option<KeySums> {
-        let total = Tally { packets: self.totals.packets, bytes: self.totals.bytes };
+        let total = self.most();
         let Top { confidence, flows, sources, destinations, pairs, services, unlisted, .. } = top;
         let confidence = *confidence;
         let order = Order { by_packets: top.by == "packets", is_masked: self.addresses.is_some() };
@@ -158,8 +183,7 @@ impl Union {
 }
 
 fn in_view(view: &View, key: &ListKey, order: Order) -> Option<KeySums> {
-    let counts_twice = view.by.iter().any(|field| field == "host" || field.starts_with("host/"));
-    let list = listed(view.rows.as_ref()?, view.total.as_ref()?, counts_twice).at_most(view.unlisted, order);
+    let list = listed(view.rows.as_ref()?, view.total.as_ref()?, view).at_most(view.unlisted, order);
     Some(of_list(&list, view.confidence, |row: &Row| key.is_row(row)))
 }
 

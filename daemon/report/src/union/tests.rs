@@ -1,6 +1,7 @@
 use serde_json::Value;
 
-use super::{super::Uncertain, *};
+use super::{views::unmeasured, *};
+use crate::{Estimate, Row, Sums, Uncertain, ViewTable};
 
 fn golden() -> Report {
     serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap()
@@ -171,6 +172,7 @@ fn a_view_that_changed_is_left_out() {
     let view = |measure: &str, packets: u64| View {
         unlisted: None,
         name: "ports".to_owned(),
+        question: None,
         by: vec!["port".to_owned()],
         measure: Value::from(measure),
         counted: "once".to_owned(),
@@ -203,6 +205,7 @@ fn tables_of_interfaces_stay_apart() {
     let view = |tables: Vec<ViewTable>| View {
         unlisted: None,
         name: "ports".to_owned(),
+        question: None,
         by: vec!["port".to_owned()],
         measure: Value::from("bytes"),
         counted: "per_interface".to_owned(),
@@ -234,6 +237,7 @@ fn the_lost_packets_of_a_window_without_a_table_may_have_matched() {
     let view = |tables: Vec<ViewTable>| View {
         unlisted: None,
         name: "ports".to_owned(),
+        question: None,
         by: vec!["port".to_owned()],
         measure: Value::from("packets"),
         counted: "per_interface".to_owned(),

@@ -15,7 +15,7 @@ use crate::{
     control::{
         Directory,
         client::{AskError, ask, subscribe},
-        protocol::KeyAnswers,
+        protocol::{Attached, Detached, KeyAnswers},
     },
     reload::Reloaded,
 };
@@ -37,6 +37,7 @@ fn with_server(name: &str, has_report: bool, test: impl FnOnce(&Path)) {
         changed: vec!["views".to_owned()],
         smaller: Some("estimates.top_error: 0.001".to_owned()),
         kept: None,
+        detached: vec![],
     };
     let mut outcomes = [Err("line 3: no".to_owned()), Ok(accepted)].into_iter();
     let reload = move |Request { reply, waker }| {
@@ -56,12 +57,28 @@ fn with_reloader(
     reloader: impl FnMut(Request) -> bool + Send + 'static,
     test: impl FnOnce(&Path),
 ) {
-    with_all(name, has_report, patience, reloader, |path, _| test(path));
+    with_all(name, has_report, patience, reloader, |_| {}, |path, _| test(path));
+}
+
+/// Knows the interface eth0 only.
+struct Obedient;
+
+impl Orders for Obedient {
+    fn detach(&self, interfaces: Vec<String>) -> Response {
+        match &interfaces[..] {
+            [] => answered(&Detached { pid: 7, from: vec!["eth0 (ingress)".to_owned()] }),
+            [name, ..] => Response::Refused(format!("{name}: no")),
+        }
+    }
+
+    fn attach(&self, interfaces: Vec<String>) -> Response {
+        answered(&Attached { pid: 7, to: interfaces, missing: vec![] })
+    }
 }
 
 /// The same with a board to publish on.
 fn with_board(name: &str, test: impl FnOnce(&Path, &Board)) {
-    with_all(name, true, PATIENCE, |_| true, test);
+    with_all(name, true, PATIENCE, |_| true, |_| {}, test);
 }
 
 fn with_all(
@@ -69,6 +86,7 @@ fn with_all(
     has_report: bool,
     patience: Duration,
     mut reloader: impl FnMut(Request) -> bool + Send + 'static,
+    before: impl FnOnce(&Path),
     test: impl FnOnce(&Path, &Board),
 ) {
     let directory: PathBuf = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
@@ -89,10 +107,6 @@ fn with_all(
         assert!(!asks.is_empty() && Arc::ptr_eq(&of, &views));
         Ok(KeyAnswers { report_id: id.clone(), window, answers: vec![] })
     });
-    let release = Box::new(|names: Vec<String>| match &names[..] {
-        [] => Ok(vec!["eth0 (ingress)".to_owned()]),
-        [name, ..] => Err(format!("{name}: no")),
-    });
     let (reload, requests) = bounded::<Request>(1);
     thread::spawn(move || while requests.recv().is_ok_and(&mut reloader) {});
     let (live, questions) = LiveAsker::new(64);
@@ -110,9 +124,10 @@ fn with_all(
         }
     });
     let end = Waker::new().unwrap();
-    let sources = AnswerSources { coordinator, release, live, reload, history: None };
+    let sources = AnswerSources { coordinator, orders: Box::new(Obedient), live, reload, history: None };
     let mut server = Server::new(listener, end.clone(), board.clone(), sources).unwrap();
     server.patience = patience;
+    before(&path);
     thread::scope(|scope| {
         let server = scope.spawn(|| server.run());
         // End the server even if the test fails, because the scope waits for its threads.
@@ -218,10 +233,27 @@ fn a_reload_is_answered_when_it_is_done() {
         assert_eq!(told(path, Command::Reload), accepted);
         assert!(ask(path, Command::Reload).is_err(), "the reloader has ended");
         let detach = |names: &[&str]| Command::Detach { interfaces: names.iter().map(|&name| name.into()).collect() };
-        let detached = json!({"pid": std::process::id(), "from": ["eth0 (ingress)"]});
-        assert_eq!(told(path, detach(&[])), detached);
+        assert_eq!(told(path, detach(&[])), json!({"pid": 7, "from": ["eth0 (ingress)"]}));
+        let attach = Command::Attach { interfaces: vec!["eth0".to_owned()] };
+        assert_eq!(told(path, attach), json!({"pid": 7, "to": ["eth0"], "missing": []}));
         assert!(matches!(ask(path, detach(&["x"])), Err(AskError::Refused(why)) if why == "x: no"));
         assert_eq!(told(path, Command::Status)["pid"], 7);
+    });
+}
+
+#[test]
+fn a_change_that_nobody_waits_for_any_more_is_not_made() {
+    let (reloads, made) = bounded(1);
+    let reload = move |_| reloads.send(()).is_ok();
+    // The client gives up before the server reads its request.
+    let gives_up = |path: &Path| {
+        let mut client = UnixStream::connect(path).unwrap();
+        client.write_all(b"{\"version\":1,\"command\":\"reload\"}\n").unwrap();
+    };
+    with_all("gone", true, PATIENCE, reload, gives_up, |path, _| {
+        // Clients are served in the order in which they connect.
+        assert_eq!(told(path, Command::Status)["pid"], 7);
+        assert!(made.try_recv().is_err(), "weir reloads although the client was told that it does not answer");
     });
 }
 

@@ -16,7 +16,7 @@ use tracing::{
 
 use crate::{
     clock, terminal,
-    text::{escaped, visible},
+    text::{escape_json, escaped},
 };
 
 /// The variable that sets the format, unless the command line does.
@@ -148,17 +148,9 @@ fn is_the_file(file: impl AsFd, stream: &str) -> bool {
 fn object(level: Level, time: Timestamp, Entry { message, fields }: &Entry) -> String {
     let fields: Map<_, _> = fields.iter().map(|(name, value)| ((*name).to_owned(), value.to_json())).collect();
     let level = level.as_str().to_ascii_lowercase();
-    let object =
-        json!({"time": format!("{time:.6}"), "level": level, "message": message, "fields": fields}).to_string();
-    let mut safe = String::with_capacity(object.len());
-    for character in object.chars() {
-        // JSON itself has escaped characters below 0x20. All others that must be escaped fit in four hex digits.
-        match visible(character) == character {
-            true => safe.push(character),
-            false => safe += &format!("\\u{:04x}", u32::from(character)),
-        }
-    }
-    safe
+    escape_json(
+        &json!({"time": format!("{time:.6}"), "level": level, "message": message, "fields": fields}).to_string(),
+    )
 }
 
 /// A log entry.
@@ -239,6 +231,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
+    use crate::text::visible;
 
     fn entry(message: &str, value: &str) -> Entry {
         let fields = vec![("shown", FieldValue::Shown(value.to_owned())), ("text", FieldValue::Text(value.to_owned()))];

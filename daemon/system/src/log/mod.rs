@@ -32,7 +32,7 @@ pub use self::{
     format::{Format, VARIABLE},
     lasting::Lasting,
 };
-use crate::clock;
+use crate::{clock, text::escaped};
 
 /// The variable that selects which lines are logged: `debug`, `weir=trace`, ...
 const FILTER: &str = "WEIR_LOG";
@@ -76,10 +76,16 @@ fn filter(wanted: &str) -> (Targets, Option<String>) {
     }
 }
 
-/// Prints a message for the user who started weir, apart from the log: why weir ends.
+/// Prints a message of one line for the user who started weir, apart from the log: why weir ends. A name in it cannot
+/// begin another line.
 pub fn say(message: fmt::Arguments<'_>) {
+    say_lines(&escaped(&message.to_string()));
+}
+
+/// Prints a message of several lines, such as all mistakes in a configuration.
+pub fn say_lines(message: &str) {
     let style = *STYLE.get_or_init(|| Style::of_stderr(Format::Auto));
-    Log::new(io::stderr(), style).line(&style.told(Level::ERROR, &message.to_string()));
+    Log::new(io::stderr(), style).line(&style.told(Level::ERROR, message));
 }
 
 #[derive(Debug)]

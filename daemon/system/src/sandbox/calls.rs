@@ -188,9 +188,28 @@ fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
         (libc::SYS_setpriority, vec![all_of([is(0, libc::PRIO_PROCESS as u64), is(1, 0)])?]),
         (libc::SYS_openat, plain(3)?),
         (libc::SYS_mkdirat, plain(2)?),
+        (libc::SYS_setsockopt, options()?),
     ]);
     #[cfg(target_arch = "x86_64")]
     rules.extend([(libc::SYS_open, plain(2)?), (libc::SYS_mkdir, plain(1)?)]);
+    Ok(rules)
+}
+
+/// All options of sockets, except those that `CAP_NET_RAW` and `CAP_NET_ADMIN` allow and weir never sets: marks, by
+/// which firewalls and routes recognise packets, and other source addresses than the router's own.
+fn options() -> Result<Vec<SeccompRule>, CallsError> {
+    const FORBIDDEN: [(i32, i32); 3] = [
+        (libc::SOL_SOCKET, libc::SO_MARK),
+        (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+        (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT),
+    ];
+    let is_not = |nth: u8, value: i32| -> Result<SeccompCondition, CallsError> {
+        Ok(SeccompCondition::new(nth, Dword, SeccompCmpOp::Ne, value as u64)?)
+    };
+    let mut rules = vec![all_of(FORBIDDEN.map(|(level, _)| is_not(1, level)))?];
+    for (level, option) in FORBIDDEN {
+        rules.push(all_of([is(1, level as u64), is_not(2, option)])?);
+    }
     Ok(rules)
 }
 
@@ -311,6 +330,7 @@ const BY_ARGUMENT: &[c_long] = &[
     libc::SYS_prlimit64,
     libc::SYS_sched_getaffinity,
     libc::SYS_setpriority,
+    libc::SYS_setsockopt,
     libc::SYS_socket,
     libc::SYS_tgkill,
 ];
@@ -442,7 +462,6 @@ const SOCKETS: &[c_long] = &[
     libc::SYS_sendmmsg,
     libc::SYS_sendmsg,
     libc::SYS_sendto,
-    libc::SYS_setsockopt,
     libc::SYS_shutdown,
 ];
 
@@ -540,7 +559,19 @@ mod tests {
             let refused = |error: std::io::Error| error.raw_os_error();
             assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7, "it can start another thread");
             assert!(std::fs::read("/proc/self/stat").is_ok());
-            assert!(std::net::UdpSocket::bind("127.0.0.1:0").is_ok());
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let set = |level, option| crate::sockopt::set_number(&socket, level, option, 1).map_err(refused);
+            for (level, option) in [
+                (libc::SOL_SOCKET, libc::SO_MARK),
+                (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+                (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT),
+            ] {
+                assert_eq!(set(level, option), Err(Some(libc::EPERM)), "{level} {option}");
+            }
+            // The same numbers at other levels are other options.
+            for (level, option) in [(libc::SOL_SOCKET, libc::SO_KEEPALIVE), (libc::IPPROTO_IP, libc::IP_RECVTTL)] {
+                assert_eq!(set(level, option), Ok(()), "{level} {option}");
+            }
             let program = std::process::Command::new("/bin/true").status();
             assert!(
                 matches!(program.map_err(refused), Err(Some(libc::ENOSYS | libc::EPERM))),

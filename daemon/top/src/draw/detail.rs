@@ -1,7 +1,8 @@
 //! The detail view of a row: its last hour, its peers and ports, related rows in other lists, and the source's answer
 //! about its key.
 
-use weir_system::numbers::{count, scaled};
+use weir_report::Length;
+use weir_system::numbers::{self, bit_rate, count, packet_rate};
 
 use super::{
     hour,
@@ -129,7 +130,11 @@ fn in_lists(screen: &mut Screen, key: &Key, has_peers: bool, place: (usize, Pain
             let measure = Measure::new(list, screen.by);
             for entry in list.entries.iter().filter(|entry| is_related(key, &entry.key)) {
                 let key = screen.named(&entry.key);
-                let whose = if list.name.ends_with(" nets") { ", unlisted hosts" } else { "" };
+                let whose = match list.is_of_view {
+                    true => ", % of view",
+                    false if list.name.ends_with(" nets") => ", unlisted hosts",
+                    false => "",
+                };
                 rows.extend(row(&measure, entry.amount, &format!("{}{whose}", list.name), key, place));
             }
         }
@@ -219,13 +224,15 @@ fn known(screen: &Screen, (columns, paint): (usize, Paint)) -> Lines {
 }
 
 /// The bounds of an answer. The true value is between them.
-fn answer(amount: Amount, seconds: f64) -> String {
-    let seconds = seconds.max(f64::MIN_POSITIVE);
-    match amount {
-        Amount::Sums { packets, bytes } => {
-            let bits = range(&bytes, |number| scaled(number as f64 * 8.0 / seconds, "bit/s"));
-            format!("{bits}, {}", range(&packets, |number| scaled(number as f64 / seconds, "pkt/s")))
+fn answer(amount: Amount, length: Length) -> String {
+    match (amount, length.seconds()) {
+        (Amount::Sums { packets, bytes }, Some(seconds)) => {
+            let bits = range(&bytes, |number| bit_rate(number, seconds));
+            format!("{bits}, {}", range(&packets, |number| packet_rate(number, seconds)))
         }
-        Amount::Count(counted) => range(&counted, count),
+        (Amount::Sums { packets, bytes }, None) => {
+            format!("{}, {} packets", range(&bytes, numbers::bytes), range(&packets, count))
+        }
+        (Amount::Count(counted), _) => range(&counted, count),
     }
 }

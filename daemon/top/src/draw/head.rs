@@ -3,8 +3,10 @@
 use std::fmt::Display;
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Alert, Distinct, Estimate, Interface, Live, NewFlows, Report, Unique};
-use weir_system::numbers::{count, percent, scaled};
+use weir_report::{
+    Alert, Distinct, Estimate, Fact, Interface, Live, NOT_MEASURED, NewFlows, Report, Unique, Verdict, is_measured,
+};
+use weir_system::numbers::{bytes, count, percent, scaled};
 
 use super::{
     paint::Paint,
@@ -12,17 +14,15 @@ use super::{
     spark::spark,
 };
 use crate::{
-    fleet::{Fact, Fleet},
+    fleet::Fleet,
     history::{Line, Rate},
     list::{By, away},
     past::{self, Look, Past},
     screen::Screen,
-    text::{clean, fit, left, right, width},
+    text::{clean, fit, left, right, width, wrapped},
     words::{beginning, date, lasting, range, time},
 };
 
-/// Modes of interfaces that weir is not attached to.
-const NOT_ATTACHED: [&str; 4] = ["waiting", "absent", "gone", "no-default-route"];
 /// The longest name of an interface, in columns.
 const NAME_MAX: usize = 24;
 /// The longest name of the observer and its site, in columns.
@@ -31,6 +31,8 @@ const OBSERVER_MAX: usize = 30;
 const RATE: usize = 12;
 /// From this width, in columns, there is room for more.
 const WIDE: usize = 100;
+/// One line in this many, of those that are left, is for facts about reliability.
+const LINES_PER_FACTS: usize = 6;
 /// A report that is older than this, in seconds, is late, unless its window is as long.
 const LATE: f64 = 15.0;
 /// The lists of the open window come each second. If they are this old, in seconds, something is wrong.
@@ -118,7 +120,7 @@ fn ago(time: Timestamp, now: Timestamp) -> String {
 fn closed(report: &Report, now: Timestamp, paint: Paint) -> [Piece; 2] {
     let window = format!("{} – {} UTC", time(report.window.start), time(report.window.end));
     let age = age(report.window.end, now);
-    let is_late = age as f64 > LATE.max(2.0 * report.window.seconds);
+    let is_late = age as f64 > LATE.max(2.0 * report.window.seconds.seconds().unwrap_or(0.0));
     let style = if is_late { paint.warning() } else { paint.plain() };
     [Piece::new(window, paint.plain()), Piece::new(format!("{age} s ago"), style)]
 }
@@ -149,14 +151,9 @@ fn open(live: &Live, now: Timestamp, paint: Paint) -> [Piece; 2] {
 /// Draws a line for each interface, as many as fit.
 pub fn interfaces(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
     if let Some(past) = screen.past() {
-        let all: Vec<_> = past.lines().into_iter().map(|(line, mean)| (line, Some(mean))).collect();
-        return rates(
-            &all.iter().map(|(line, mean)| (line, *mean)).collect::<Vec<_>>(),
-            (screen.by, "mean"),
-            sheet,
-            paint,
-            lines,
-        );
+        let all = past.lines();
+        let all: Vec<_> = all.iter().map(|(line, mean)| (line, *mean)).collect();
+        return rates(&all, (screen.by, "mean"), sheet, paint, lines);
     }
     if let Some(fleet) = &screen.fleet {
         return rates(&fleet.lines(lines), (screen.by, "last"), sheet, paint, lines);
@@ -181,8 +178,15 @@ fn rates(all: &[(&Line, Option<Rate>)], (by, when): (By, &str), sheet: &mut Shee
             bits: sum.bits + rate.bits,
             packets: sum.packets + rate.packets,
         });
-        let text =
-            format!("… and {} more: {}, {}", rest.len(), scaled(sum.bits, "bit/s"), scaled(sum.packets, "pkt/s"));
+        // A packet that passes two of them counts twice, and what is not measured is not in the sum.
+        let is_known = rest.iter().all(|(line, rate)| rate.is_some() && is_measured(&line.last.mode));
+        let text = format!(
+            "… and {} more, added up: {}{}, {}",
+            rest.len(),
+            if is_known { "" } else { "at least " },
+            scaled(sum.bits, "bit/s"),
+            scaled(sum.packets, "pkt/s")
+        );
         sheet.line([Piece::new(text, paint.faint())]);
     }
 }
@@ -194,11 +198,18 @@ fn interface(
     sheet: &mut Sheet<'_>,
     paint: Paint,
 ) {
-    let shown =
-        |of: fn(Rate) -> f64, unit| right(&rate.map_or("unknown".to_owned(), |rate| scaled(of(rate), unit)), RATE);
+    let is_measured = is_measured(&line.last.mode);
+    let shown = |of: fn(Rate) -> f64, unit| {
+        let text = match rate.filter(|_| is_measured) {
+            Some(rate) => scaled(of(rate), unit),
+            None if is_measured => "unknown".to_owned(),
+            None => NOT_MEASURED.to_owned(),
+        };
+        right(&text, RATE)
+    };
     let of = |rate: Rate| if by == By::Packets { rate.packets } else { rate.bits };
     let most = line.most(of);
-    let is_blind = line.last.trouble.is_some() || NOT_ATTACHED.contains(&line.last.mode.as_str());
+    let is_blind = line.last.trouble.is_some() || !is_measured;
     let mark = if is_blind { "!" } else { " " };
     let name = left(&clean(&line.last.name), name);
     let direction = left(line.last.direction.as_deref().unwrap_or(""), 7);
@@ -228,14 +239,18 @@ fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
         }
         return;
     };
-    for Interface { name, direction, ledger, .. } in report.interfaces.iter().take(lines) {
-        let rate = |count: u64| count as f64 / report.window.seconds.max(f64::MIN_POSITIVE);
+    for Interface { name, direction, ledger, mode, .. } in report.interfaces.iter().take(lines) {
+        let ([bits, packets], what) = match Rate::of(ledger.seen, report.window.seconds) {
+            _ if !is_measured(mode) => ([NOT_MEASURED; 2].map(str::to_owned), "mean of the window"),
+            Some(Rate { bits, packets }) => ([scaled(bits, "bit/s"), scaled(packets, "pkt/s")], "mean of the window"),
+            None => ([bytes(ledger.seen.bytes), count(ledger.seen.packets)], "bytes and packets of the window"),
+        };
         let text = format!(
-            " {} {} {}  {}  mean of the window",
+            " {} {} {}  {}  {what}",
             left(&clean(name), width(name).clamp(8, NAME_MAX)),
             left(direction.as_deref().unwrap_or(""), 7),
-            right(&scaled(rate(ledger.seen.bytes) * 8.0, "bit/s"), RATE),
-            right(&scaled(rate(ledger.seen.packets), "pkt/s"), RATE)
+            right(&bits, RATE),
+            right(&packets, RATE)
         );
         sheet.line([Piece::new(text, paint.plain())]);
     }
@@ -245,10 +260,10 @@ fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
 pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     if let Some(past) = screen.past() {
         gaps(past, screen.now, sheet, paint);
-        return sheet.words(accounts(&past.union.interfaces, 0, sheet.columns() >= WIDE, paint));
+        return facts(&weir_report::trust(&past.union.interfaces, None), sheet, paint);
     }
     if let Some(fleet) = &screen.fleet {
-        sheet.wrap(fleet.facts.iter().map(|Fact { text, is_good }| judged(clean(text), *is_good, paint)));
+        all_facts(&fleet.facts, sheet, paint);
         return sheet.line([Piece::new(clean(&fleet.note), paint.faint())]);
     }
     let Some(report) = screen.report.as_ref() else {
@@ -259,9 +274,46 @@ pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
         };
         return sheet.line([Piece::new(text, paint.warning())]);
     };
-    let so_far = screen.second.iter().flat_map(|second| &second.interfaces).filter_map(|of| of.lost);
-    let so_far = so_far.map(|lost| lost.packets).sum();
-    sheet.words(accounts(&report.interfaces, so_far, sheet.columns() >= WIDE, paint));
+    facts(&weir_report::trust(&report.interfaces, screen.second.as_ref()), sheet, paint);
+}
+
+/// Draws how reliable the numbers are. Where there is little room, what is wrong stays.
+fn facts(all: &[Fact], sheet: &mut Sheet<'_>, paint: Paint) {
+    let most = (sheet.left() / LINES_PER_FACTS).max(1);
+    let mut shown: Vec<&Fact> = all.iter().collect();
+    while lines_of(&shown, sheet.columns()) > most
+        && let Some(last) = shown.iter().rposition(|fact| fact.verdict != Verdict::Bad)
+    {
+        shown.remove(last);
+    }
+    all_facts(shown, sheet, paint);
+}
+
+/// How many lines these facts need.
+fn lines_of(facts: &[&Fact], columns: usize) -> usize {
+    let (mut lines, mut used) = (1, 0);
+    for fact in facts {
+        let own = width(&fact.text);
+        if used > 0 && used + own > columns {
+            (lines, used) = (lines + 1, 0);
+        }
+        lines += own.saturating_sub(1) / columns.max(1);
+        used += own + GAP;
+    }
+    lines
+}
+
+/// Draws facts, in as many lines as they need.
+fn all_facts<'f>(facts: impl IntoIterator<Item = &'f Fact>, sheet: &mut Sheet<'_>, paint: Paint) {
+    let columns = sheet.columns();
+    sheet.wrap(facts.into_iter().flat_map(|Fact { text, verdict }| {
+        let style = match verdict {
+            Verdict::Good => paint.good(),
+            Verdict::Neutral => paint.plain(),
+            Verdict::Bad => paint.warning(),
+        };
+        wrapped(&clean(text), columns).into_iter().map(move |part| Piece::new(part, style))
+    }));
 }
 
 /// Draws how much of a time is not known, and when the history began, if that is a part of the time.
@@ -276,64 +328,6 @@ fn gaps(past: &Past, now: Timestamp, sheet: &mut Sheet<'_>, paint: Paint) {
     if !pieces.is_empty() {
         sheet.words(pieces);
     }
-}
-
-/// What became of the packets of these interfaces, and how many the open window has lost so far.
-fn accounts(interfaces: &[Interface], so_far: u64, is_wide: bool, paint: Paint) -> Vec<Piece> {
-    let [seen, lost] = interfaces.iter().fold([0, 0], |[seen, lost], of| {
-        [seen + of.ledger.seen.packets, lost + of.ledger.lost.values().map(|lost| lost.packets).sum::<u64>()]
-    });
-    let kept = if seen == 0 { 1.0 } else { 1.0 - lost as f64 / seen as f64 };
-    let mut pieces = vec![
-        judged(format!("kept {}", percent(kept)), lost == 0, paint),
-        judged(format!("lost {}", count(lost)), lost == 0, paint),
-    ];
-    if so_far > 0 {
-        pieces.push(Piece::new(format!("now losing {}", count(so_far)), paint.alarm()));
-    }
-    let blind = interfaces.iter().filter_map(|of| of.blind_seconds).fold(0.0, f64::max);
-    if blind > 0.0 {
-        pieces.push(Piece::new(format!("BLIND {blind:.1} s"), paint.alarm()));
-    }
-    pieces.push(sampling(interfaces, is_wide, paint));
-    pieces.push(attached(interfaces, is_wide, paint));
-    pieces.push(coverage(interfaces, is_wide, paint));
-    pieces
-}
-
-fn sampling(interfaces: &[Interface], is_wide: bool, paint: Paint) -> Piece {
-    let sampling = interfaces.iter().map(|of| of.sampling).max().unwrap_or(1);
-    let text = match (sampling, is_wide) {
-        (1, _) => "every packet".to_owned(),
-        (_, true) => format!("sampled 1 in {sampling}"),
-        (_, false) => format!("sample 1/{sampling}"),
-    };
-    judged(text, sampling == 1, paint)
-}
-
-fn judged(text: String, is_good: bool, paint: Paint) -> Piece {
-    Piece::new(text, if is_good { paint.good() } else { paint.warning() })
-}
-
-/// The lowest coverage of all interfaces.
-fn coverage(interfaces: &[Interface], is_wide: bool, paint: Paint) -> Piece {
-    // The counters of weir and the interface cannot be read at the same instant, so slightly more than 100 % counts as
-    // 100 %.
-    let is_about_all = |of: &Interface| of.coverage_lower.is_some_and(|lower| lower <= 1.0);
-    let coverage = |of: &Interface| of.coverage.map(|all| if is_about_all(of) { all.min(1.0) } else { all });
-    let known = interfaces.iter().filter_map(|of| Some((coverage(of)?, of.coverage_upper.unwrap_or(1.0), of)));
-    let Some((coverage, upper, of)) = known.min_by(|(one, ..), (other, ..)| one.total_cmp(other)) else {
-        return Piece::new("coverage unknown", paint.faint());
-    };
-    let name = if is_wide && upper < 1.0 { format!(" ({})", fit(&clean(&of.name), NAME_MAX)) } else { String::new() };
-    judged(format!("coverage {}{name}", percent(coverage)), upper >= 1.0, paint)
-}
-
-fn attached(interfaces: &[Interface], is_wide: bool, paint: Paint) -> Piece {
-    let all = interfaces.len();
-    let attached = interfaces.iter().filter(|of| !NOT_ATTACHED.contains(&of.mode.as_str())).count();
-    let of = if is_wide { " of " } else { "/" };
-    judged(format!("attached {attached}{of}{all}"), attached == all, paint)
 }
 
 /// All reasons why weir does not see all packets.

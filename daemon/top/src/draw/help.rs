@@ -30,7 +30,7 @@ const KEYS: [Does; 13] = [
 ];
 
 /// How to read the screen; whether it is so for fleets, too, or only for them.
-const READING: [(&str, &str, For); 27] = [
+const READING: [(&str, &str, For); 29] = [
     ("━━━━━├──┿──┤", "a bar with its bounds: the truth is between ├ and ┤", For::All),
     ("━━━━━━━┃", "bounds too close to draw separately;   ━━━━━━━●  exact", For::All),
     ("exact", "the number is the truth", For::All),
@@ -38,7 +38,7 @@ const READING: [(&str, &str, For); 27] = [
     ("at least", "a lower bound: the truth may be more", For::One),
     ("+, -, ±, ≤", "how far off it may be: more, less, either; at most this", For::All),
     ("99 % sure", "probability that all bounds of a list hold; certain: always", For::All),
-    ("share", "of the traffic of the window or span, in bytes or packets", For::All),
+    ("of all", "share of all packets or bytes; of view: of what it matched", For::All),
     ("?", "after the rank: another key may belong there instead", For::Fleets),
     ("now, mean", "rates of the last second, or mean rates of the time shown", For::One),
     ("last", "rates of the last report of each router", For::Fleets),
@@ -48,9 +48,11 @@ const READING: [(&str, &str, For); 27] = [
     ("nets", "networks, by what their unlisted hosts have", For::One),
     ("floods", "destinations with the most different sources", For::All),
     ("scans, ports", "sources with the most different destinations, or their ports", For::All),
-    ("kept, lost", "packets that are in the lists, and that are not", For::All),
-    ("every packet", "weir looks at each one; sample 1/4: at one in four", For::One),
-    ("attached 2/2", "interfaces where weir sees packets, of all configured ones", For::One),
+    ("kept, lost", "packets that weir saw and did not lose, and that it lost", For::All),
+    ("in lists", "of all packets that were seen; not in lists: the reasons", For::All),
+    ("unsampled", "weir looks at each packet; sampled 1 in 4: at one in four", For::One),
+    ("attached", "interfaces where weir sees packets, of all configured ones", For::One),
+    ("not measured", "what it carries is unknown, and why", For::All),
     ("coverage", "packets that weir saw, per packet that the interface counted", For::One),
     ("BLIND", "how long weir saw nothing", For::One),
     ("routers", "whose reports are in this window, of all that are known", For::Fleets),

@@ -1,7 +1,7 @@
 //! The last hour of a key.
 
 use weir_report::{Estimate, KeyHistory, KeyWindow, Tally};
-use weir_system::numbers::scaled;
+use weir_system::numbers::{bytes, count, scaled};
 
 use super::{paint::Paint, sheet::Piece, spark::BLOCKS};
 use crate::{
@@ -34,6 +34,9 @@ pub fn hour(known: Option<&Result<Box<KeyHistory>, String>>, by: By, is_tall: bo
     let most = columns.iter().flatten().filter_map(|of| value(of, by)).fold(0.0, f64::max);
     let hour = lasting(history.to.duration_since(history.from));
     let mut lines = vec![text(format!("its last {hour}, by the windows of this list   max {}", scaled(most, unit)))];
+    if history.left_out > 0 {
+        lines.push(text(format!("  {} windows left out: the view asked another question then", history.left_out)));
+    }
     let line: String = columns.iter().map(|of| block(of.as_ref(), by, most)).collect();
     lines.push(vec![Piece::new(format!("  {line}"), paint.bar())]);
     // Not more than there are windows.
@@ -86,9 +89,9 @@ fn parts(history: &KeyHistory, count: i64) -> Vec<Option<KeyWindow>> {
 }
 
 /// A rate of so many packets or bytes.
-fn rate(of: &KeyWindow, number: u64, by: By) -> f64 {
+fn rate(of: &KeyWindow, number: u64, by: By) -> Option<f64> {
     let bits = if by == By::Packets { 1.0 } else { 8.0 };
-    number as f64 * bits / of.seconds.max(f64::MIN_POSITIVE)
+    of.seconds.rate(number as f64 * bits)
 }
 
 fn estimate(of: &KeyWindow, by: By) -> Option<Estimate> {
@@ -96,7 +99,7 @@ fn estimate(of: &KeyWindow, by: By) -> Option<Estimate> {
 }
 
 fn value(of: &KeyWindow, by: By) -> Option<f64> {
-    estimate(of, by).map(|estimate| rate(of, estimate.value, by))
+    estimate(of, by).and_then(|estimate| rate(of, estimate.value, by))
 }
 
 fn block(of: Option<&KeyWindow>, by: By, most: f64) -> char {
@@ -110,12 +113,17 @@ fn block(of: Option<&KeyWindow>, by: By, most: f64) -> char {
 
 /// The bounds of a part, and in how many windows the list has the key.
 fn in_words(part: Option<&KeyWindow>, by: By) -> (String, String) {
-    let unit = if by == By::Packets { "pkt/s" } else { "bit/s" };
     let Some(part) = part else { return (String::new(), "no window is known".to_owned()) };
-    let text = |number: u64| scaled(rate(part, number, by), unit);
-    let KeyWindow { windows, listed, at_most: Tally { packets, bytes }, .. } = *part;
+    let text = |number: u64| match (rate(part, number, by), by) {
+        (Some(rate), By::Packets) => scaled(rate, "pkt/s"),
+        (Some(rate), By::Bytes) => scaled(rate, "bit/s"),
+        (None, By::Packets) => count(number),
+        (None, By::Bytes) => bytes(number),
+    };
+    let KeyWindow { windows, listed, at_most, .. } = *part;
     match estimate(part, by) {
         None => {
+            let Tally { packets, bytes } = at_most;
             let most = if by == By::Packets { packets } else { bytes };
             (String::new(), format!("not in the list then: at most {}", text(most)))
         }

@@ -1,6 +1,6 @@
 //! The names of the lists, and the rows of the list that is shown.
 
-use weir_report::Estimate;
+use weir_report::{Estimate, Length};
 use weir_system::numbers::{bytes, count, percent, scaled};
 
 use super::{
@@ -67,21 +67,27 @@ pub struct Measure<'l> {
     list: &'l List,
     /// The order of the list.
     pub by: By,
-    seconds: f64,
+    seconds: Length,
 }
 
 impl<'l> Measure<'l> {
     /// The notation for a list in this order.
     pub const fn new(list: &'l List, by: By) -> Self {
-        Self { list, by, seconds: list.seconds.max(f64::MIN_POSITIVE) }
+        Self { list, by, seconds: list.seconds }
     }
 
     /// A number in the list's own unit.
     pub fn text(&self, number: u64) -> String {
-        match (self.list.counted.is_some(), self.by) {
-            (true, _) => count(number),
-            (false, By::Bytes) => scaled(number as f64 * 8.0 / self.seconds, "bit/s"),
-            (false, By::Packets) => scaled(number as f64 / self.seconds, "pkt/s"),
+        if self.list.counted.is_some() { count(number) } else { self.rate(number, self.by) }
+    }
+
+    /// The rate of so many bytes or packets; if there is none, their number.
+    fn rate(&self, number: u64, by: By) -> String {
+        match (self.seconds.rate(number as f64), by) {
+            (Some(rate), By::Bytes) => scaled(rate * 8.0, "bit/s"),
+            (Some(rate), By::Packets) => scaled(rate, "pkt/s"),
+            (None, By::Bytes) => bytes(number),
+            (None, By::Packets) => count(number),
         }
     }
 
@@ -110,11 +116,16 @@ impl<'l> Measure<'l> {
         if whole == 0 { String::new() } else { percent(part as f64 / whole as f64) }
     }
 
+    /// Of what the shares are.
+    const fn shares_of(&self) -> &'static str {
+        if self.list.is_of_view { "of view" } else { "of all" }
+    }
+
     /// The measure that does not order the list.
     fn other(&self, amount: Amount) -> String {
         match (amount, self.by) {
-            (Amount::Sums { packets, .. }, By::Bytes) => scaled(packets.value as f64 / self.seconds, "pkt/s"),
-            (Amount::Sums { bytes, .. }, By::Packets) => scaled(bytes.value as f64 * 8.0 / self.seconds, "bit/s"),
+            (Amount::Sums { packets, .. }, By::Bytes) => self.rate(packets.value, By::Packets),
+            (Amount::Sums { bytes, .. }, By::Packets) => self.rate(bytes.value, By::Bytes),
             (Amount::Count(_), _) => String::new(),
         }
     }
@@ -141,8 +152,11 @@ impl<'l> Measure<'l> {
         let number = match (self.list.is_floor, self.list.counted.is_some()) {
             (true, _) => "at least".to_owned(),
             (false, true) => "count".to_owned(),
-            (false, false) if is_mean => format!("mean of {:.0} s", self.seconds),
-            (false, false) => "rate".to_owned(),
+            (false, false) => match self.seconds.seconds() {
+                Some(seconds) if is_mean => format!("mean of {seconds:.0} s"),
+                Some(_) => "rate".to_owned(),
+                None => self.order().to_owned(),
+            },
         };
         [number, if self.list.is_floor { "at most" } else { "bounds" }.to_owned()]
     }
@@ -236,7 +250,7 @@ fn head(measure: &Measure<'_>, columns: &Columns, full: u64, is_mean: bool, shee
     let mut text = format!("{}{} {number}", " ".repeat(RANK), left(&measure.caption(), room));
     text += &column(&bounds, columns.bounds);
     text += &column(measure.order(), columns.amount);
-    text += &column("share", columns.share);
+    text += &column(measure.shares_of(), columns.share);
     if columns.bar > 0 {
         let bar = right(&measure.text(full), columns.bar + 1);
         text += &format!(" {}", if bar.starts_with("   ") { bar.replacen("  ", " 0", 1) } else { bar });

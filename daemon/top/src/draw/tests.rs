@@ -6,14 +6,14 @@ use std::{env, fs, path::Path};
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use serde_json::json;
 use weir_report::{
-    Estimate, Gap, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, LIVE_SCHEMA, Live, NO_WINDOW, OpenWindow, Report, Row,
-    Tally,
+    Estimate, Fact, Gap, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, LIVE_SCHEMA, Length, Live, NO_WINDOW, OpenWindow,
+    Report, Row, Tally,
 };
 use weir_system::numbers::scaled;
 
 use super::{Paint, draw};
 use crate::{
-    fleet::{Fact, Fleet},
+    fleet::Fleet,
     history::{Line, Rate, tests::second},
     key::Key,
     list::{Amount, By, Entry, List, lists, of_union},
@@ -115,7 +115,7 @@ fn the_help_scrolls_to_its_end_and_covers_no_line() {
     press(&mut screen, "?");
     let whole = text(&mut screen, (80, 60));
     let whole: Vec<&str> = whole.lines().skip(1).collect();
-    for word in ["every packet", "attached 2/2", "exact", "at least", "src, dst", "new", "share", "floods", "scans"] {
+    for word in ["unsampled", "attached", "exact", "at least", "src, dst", "new", "of all", "floods", "scans"] {
         assert!(whole.iter().any(|line| line.starts_with(&format!("  {word}"))), "{word}");
     }
     let mut fleet = Screen { fleet: Some(Fleet::default()), ..Screen::default() };
@@ -157,7 +157,11 @@ fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
         Row { view: Some(view.to_owned()), key, packets: estimate, bytes: estimate, ..Row::default() }
     };
     let rows = vec![row("sources", json!({"src_ip": "192.0.2.1"}), 302_000_000, 302_100_000)];
-    screen.take(Update::KeyDetails(KeyDetails { key: "src_ip=192.0.2.1".to_owned(), rows: Ok(rows), seconds: 10.0 }));
+    screen.take(Update::KeyDetails(KeyDetails {
+        key: "src_ip=192.0.2.1".to_owned(),
+        rows: Ok(rows),
+        seconds: Length::new(10.0),
+    }));
     is_as_in("detail-80x24.txt", &text(&mut screen, (80, 24)));
     // Nothing of a key is cut, and the port has a line of its own if need be.
     for columns in [40, 60, 80, 100] {
@@ -182,7 +186,7 @@ fn hour() -> KeyHistory {
         KeyWindow {
             start,
             end,
-            seconds: 60.0,
+            seconds: Length::new(60.0),
             windows: 6,
             listed: if is_listed && minute >= 50 { 4 } else { 6 * u64::from(is_listed) },
             packets: is_listed.then(|| estimate(bytes / 1000)),
@@ -197,6 +201,7 @@ fn hour() -> KeyHistory {
         from,
         to,
         confidence: 0.99,
+        left_out: 0,
         windows: (10..60).map(window).collect(),
     }
 }
@@ -365,7 +370,7 @@ fn a_message_is_never_cut_and_a_span_that_follows_now_is_read_in_silence() {
 #[test]
 fn every_number_of_a_time_that_has_passed_is_that_of_its_union() {
     let union = past().union;
-    let seconds = union.window.seconds;
+    let seconds = union.window.seconds.seconds().unwrap();
     for (size, least) in [((80, 24), 5), ((100, 30), 9), ((160, 50), 9)] {
         let mut rows = 0;
         for (keys, by) in [("b", By::Bytes), ("p", By::Packets)] {
@@ -480,8 +485,70 @@ fn every_number_is_that_of_the_report() {
 #[test]
 fn the_line_of_reliability_is_complete_in_80_columns() {
     let shown = text(&mut busy(), (80, 24));
-    for part in ["kept >99.9 %", "lost 280", "BLIND 1.2 s", "sample 1/4", "attached 2/2", "coverage 98.7 %"] {
-        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    let parts = [
+        "kept >99.9 %",
+        "lost 280",
+        "BLIND 1.2 s",
+        "attached 2 of 2",
+        "in lists 99.9 % of packets, >99.9 % of bytes",
+        "not in lists: arp 0.1 % and 2 more",
+        "sampled 1 in 4",
+        "coverage 98.7 % (wan0.100)",
+    ];
+    for size in [(80, 24), (160, 50)] {
+        let shown = text(&mut busy(), size);
+        let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in parts {
+            assert!(words.contains(part), "{part} is not in\n{shown}");
+        }
+    }
+}
+
+#[test]
+fn an_interface_that_is_not_measured_has_no_rate_and_nothing_is_green() {
+    for mode in ["detached", "absent", "waiting", "refused", "blind", "gone"] {
+        let mut screen = Screen::default();
+        let mut report = golden();
+        report.alerts.clear();
+        report.interfaces.truncate(1);
+        report.interfaces[0].ledger.lost.values_mut().for_each(|lost| *lost = Tally::default());
+        screen.take(Update::Report(Box::new(report)));
+        // Of the second in which it was detached, a part was counted.
+        let mut now = second(1, &[("eth0", 5, 500)]);
+        mode.clone_into(&mut now.interfaces[0].mode);
+        screen.take(Update::Second(now));
+        screen.kind.clear();
+        for size in [(40, 12), (80, 24), (160, 50)] {
+            let shown = text(&mut screen, size);
+            let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+            for part in ["!eth0", "not measured", "attached 0 of 1", &format!("not measured: eth0 ({mode})")] {
+                assert!(words.contains(part), "{part} is not in\n{shown}");
+            }
+            let first = shown.lines().find(|line| line.starts_with("!eth0")).unwrap();
+            assert!(!first.split("max").next().unwrap().contains("bit/s"), "{first}");
+            let buffer = drawn(&mut screen, size, Paint::new(true));
+            assert!(buffer.content.iter().all(|cell| cell.fg != Color::Green), "{mode}, {size:?}:\n{shown}");
+        }
+    }
+}
+
+#[test]
+fn a_capture_that_is_not_read_says_so() {
+    let mut screen = Screen::default();
+    let mut report = golden();
+    report.interfaces.truncate(1);
+    let one = &mut report.interfaces[0];
+    one.mode = "replay".to_owned();
+    one.ledger.skipped = [("link_type".to_owned(), one.ledger.seen)].into();
+    (one.ledger.attributed, one.ledger.sampled_out) = Default::default();
+    one.ledger.lost.values_mut().for_each(|lost| *lost = Tally::default());
+    screen.take(Update::Report(Box::new(report)));
+    for size in [(40, 24), (80, 24), (160, 50)] {
+        let shown = text(&mut screen, size);
+        let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["in lists 0.0 % of packets, 0.0 % of bytes", "not in lists: link_type 100.0 %"] {
+            assert!(words.contains(part), "{part} is not in\n{shown}");
+        }
     }
 }
 
@@ -559,7 +626,7 @@ fn fleet(name: &str) -> Screen {
         window: Some((window.start, window.end)),
         is_open: false,
         routers: (0..9).map(|nth| line((nth == 7).then_some(name))).collect(),
-        facts: vec![Fact { text: format!("routers {name}"), is_good: true }; 7],
+        facts: vec![Fact::judged(format!("routers {name}"), true); 7],
         note: name.to_owned(),
         troubles: vec![name.to_owned()],
         distinct: vec![("unique.src_ip".to_owned(), estimate(5)), (name.to_owned(), estimate(6))],

@@ -2,6 +2,8 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use weir_report::Length;
+
 use super::*;
 use crate::{history::tests::second, past::tests::past, picture::press};
 
@@ -125,7 +127,8 @@ fn enter_asks_for_everything_about_the_row() {
     screen.requests.clear();
     press(&mut screen, "\x1b\n");
     assert_eq!(screen.requests, [Request::Key { key: question.clone(), is_open: false }, past]);
-    let known = |key: &str| KeyDetails { key: key.to_owned(), rows: Err("none".to_owned()), seconds: 10.0 };
+    let known =
+        |key: &str| KeyDetails { key: key.to_owned(), rows: Err("none".to_owned()), seconds: Length::new(10.0) };
     screen.take(Update::KeyDetails(known("proto=tcp,port=1")));
     assert!(screen.known.is_none(), "this answer is about an earlier question");
     screen.take(Update::KeyDetails(known(&question)));
@@ -322,7 +325,11 @@ fn a_held_screen_takes_the_answers_that_the_user_asks_for() {
     press(&mut screen, "⇲\n");
     let Focus::Detail(key, _) = screen.focus.clone() else { panic!("{:?}", screen.focus) };
     screen.take(Update::PastOfKey(key.question(), Err("none".to_owned())));
-    screen.take(Update::KeyDetails(KeyDetails { key: key.question(), rows: Err("none".to_owned()), seconds: 10.0 }));
+    screen.take(Update::KeyDetails(KeyDetails {
+        key: key.question(),
+        rows: Err("none".to_owned()),
+        seconds: Length::new(10.0),
+    }));
     assert!(screen.known.is_some() && screen.past_of_key.is_some());
 }
 

@@ -49,7 +49,7 @@ impl Row for BloomRow {
     fn contenders<K: Item>(bytes: usize) -> Vec<Contender<K>> {
         let keys = Self::keys(bytes);
         vec![
-            Contender::ours("BlockedBloom", Keys(BlockedBloom::with_key(KEY, keys, 0.0065))),
+            Contender::ours("BlockedBloom", Keys(BlockedBloom::with_key(KEY, keys, 0.0065).unwrap())),
             Contender::peer("fastbloom (SipHash)", peers::Fastbloom::with_bytes(bytes, keys)),
             Contender::peer("fastbloom with ahash", peers::Fastbloom::with_ahash(bytes, keys)),
         ]
@@ -70,8 +70,8 @@ impl Row for CuckooRow {
     fn contenders<K: Item>(bytes: usize) -> Vec<Contender<K>> {
         let keys = Self::keys(bytes);
         vec![
-            Contender::ours("Cuckoo", Keys::removable(Cuckoo::with_key(KEY, keys))),
-            Contender::ours("TwoChoice", Keys::removable(TwoChoice::with_key(KEY, keys))),
+            Contender::ours("Cuckoo", Keys::removable(Cuckoo::with_key(KEY, keys).unwrap())),
+            Contender::ours("TwoChoice", Keys::removable(TwoChoice::with_key(KEY, keys).unwrap())),
             Contender::peer("cuckoofilter, 8 bits", peers::Cuckoofilter::with_slots(bytes / 2)),
         ]
     }
@@ -91,7 +91,7 @@ impl Row for QuotientRow {
     fn contenders<K: Item>(bytes: usize) -> Vec<Contender<K>> {
         let keys = Self::keys(bytes);
         vec![
-            Contender::ours("Quotient", Keys::removable(Quotient::with_key(KEY, keys))),
+            Contender::ours("Quotient", Keys::removable(Quotient::with_key(KEY, keys).unwrap())),
             Contender::peer("qfilter", peers::Qfilter::with_capacity(keys, 0.000_25)),
         ]
     }

@@ -109,7 +109,7 @@ impl Http {
     /// never go to another. This includes every header without credentials. Of headers from files it includes only the
     /// paths of the files, because their content changes.
     pub(super) fn place(&self) -> String {
-        let mut place = self.url.to_string();
+        let mut place = written_alike(&self.url);
         let mut add = |name: &str, value: &str| place.extend([" ", name, "=", value]);
         for (name, value) in self.headers.iter().filter(|(name, _)| !is_credential(name)) {
             add(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
@@ -128,6 +128,20 @@ impl Http {
         let what = if self.headers == earlier.headers { super::SAME_PLACE } else { DIFFERS_IN_SECRETS };
         what.to_owned()
     }
+}
+
+/// A URL in one of the ways in which it can be written (RFC 3986, section 6.2.2 and 6.2.3): the host in lower case, and no
+/// port that is the usual one.
+fn written_alike(url: &Uri) -> String {
+    let usual = match url.scheme_str() {
+        Some("https") => Some(443),
+        Some("http") => Some(80),
+        _ => None,
+    };
+    let port = url.port_u16().filter(|port| Some(*port) != usual).map_or_else(String::new, |port| format!(":{port}"));
+    let host = url.host().unwrap_or_default().to_ascii_lowercase();
+    let path = url.path_and_query().map_or("/", |path| path.as_str());
+    format!("{}://{host}{port}{path}", url.scheme_str().unwrap_or_default())
 }
 
 /// The message about sinks that differ only in a secret: in the spool, their reports could not be distinguished.

@@ -68,7 +68,14 @@ impl Kafka {
     /// and neither does encryption.
     pub fn place(&self) -> String {
         let first = self.brokers.first().map(Address::to_string).unwrap_or_default();
-        format!("kafka:{first}/{}", self.topic)
+        format!("kafka:{}/{}", first.to_ascii_lowercase(), self.topic)
+    }
+
+    /// Whether the other sink writes to the same topic of the same cluster: they name a common broker.
+    pub(super) fn is_same_topic(&self, other: &Self) -> bool {
+        let is_same =
+            |one: &Address| other.brokers.iter().any(|other| one.to_string().eq_ignore_ascii_case(&other.to_string()));
+        self.topic == other.topic && self.brokers.iter().any(is_same)
     }
 }
 

@@ -142,7 +142,7 @@ impl Target {
             Self::Http(http) => Some(http.place()),
             Self::Ipfix(ipfix) => {
                 let (transport, address, domain) = ipfix.place();
-                Some(format!("ipfix:{}:{address}:{domain}", transport.name()))
+                Some(format!("ipfix:{}:{}:{domain}", transport.name(), address.to_string().to_ascii_lowercase()))
             }
             Self::Otlp(http) => Some(format!("otlp:{}", http.place())),
             Self::Nats(nats) => Some(nats.place()),
@@ -155,6 +155,7 @@ impl Target {
         match (self, earlier) {
             (Self::Stdout, Self::Stdout) => Some(SAME_PLACE.to_owned()),
             (Self::File(one), Self::File(other)) if one.place() != other.place() => one.conflict(other),
+            (Self::Kafka(one), Self::Kafka(other)) if one.is_same_topic(other) => Some(SAME_PLACE.to_owned()),
             // With the same key, reports would arrive twice, or two writers would mix their lines. The same collector
             // with other headers is a different place, because headers may name a tenant.
             _ if self.spool_key()? != earlier.spool_key()? => None,

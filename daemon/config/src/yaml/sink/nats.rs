@@ -55,7 +55,7 @@ impl Nats {
 
     /// Identifies where reports go: the server and the subject. Encryption does not change it.
     pub fn place(&self) -> String {
-        format!("nats:{}:{}/{}", self.url.host, self.url.port, self.subject)
+        format!("nats:{}:{}/{}", self.url.host.to_ascii_lowercase(), self.url.port, self.subject)
     }
 }
 

@@ -320,6 +320,13 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     // The key.
     ("hash_key: 0123456789abcdef", &["1:11: hash_key: expected 32 hex digits, found 16"]),
+    (
+        "hash_key: '00000000000000000000000000000000'",
+        &[
+            "1:11: hash_key: these are digits that anybody can guess, not a secret: they repeat, count, or are only a few \
+           different ones. `weir key new` prints a random key",
+        ],
+    ),
     ("hash_key: correct horse", &["1:11: hash_key: expected 32 hex digits, found 13 characters, not all hex digits"]),
     (
         "hash_key: 12345678901234567890123456789012",

@@ -33,6 +33,30 @@ fn two_sinks_never_share_a_spool() {
 }
 
 #[test]
+fn one_place_may_be_written_in_several_ways() {
+    for (first, second) in [
+        ("type: http, url: 'http://a/x'", "type: http, url: 'HTTP://A:80/x'"),
+        ("type: http, url: 'https://a'", "type: http, url: 'https://a:443/'"),
+        ("type: http, url: 'http://[2001:DB8::1]/'", "type: http, url: 'http://[2001:db8::1]:80/'"),
+        ("type: ipfix, address: 'A:4739'", "type: ipfix, address: 'a:4739'"),
+        ("type: kafka, brokers: [a, B], topic: t", "type: kafka, brokers: ['b:9092', c], topic: t"),
+        ("type: nats, url: 'nats://a', subject: s", "type: nats, url: 'nats://A:4222', subject: s"),
+    ] {
+        let found = mistakes(&format!("sinks:\n- {{{first}}}\n- {{{second}}}\n"));
+        let is_found = found.iter().any(|mistake| mistake.contains("sinks[1]: sends to the same place as sinks[0]"));
+        // A build may lack the sink.
+        assert!(is_found || found.iter().any(|mistake| mistake.contains("built without")), "{second}: {found:?}");
+    }
+    for (first, second) in [
+        ("type: http, url: 'http://a/x'", "type: http, url: 'http://a/X'"),
+        ("type: http, url: 'http://a/'", "type: http, url: 'https://a/'"),
+        ("type: http, url: 'http://a/'", "type: http, url: 'http://a:443/'"),
+    ] {
+        assert!(parse(&format!("sinks:\n- {{{first}}}\n- {{{second}}}\n")).is_ok(), "{second}");
+    }
+}
+
+#[test]
 fn two_sinks_never_write_to_the_same_file() {
     let of = |sinks: &str| mistakes(&format!("sinks:\n{sinks}"));
     let rotated = "- {type: file, path: /nowhere/r, max_size: 1MiB, keep: 2}\n";

@@ -2,6 +2,7 @@
 
 use std::{io::Read, time::Duration};
 
+use flate2::read::GzDecoder;
 use ureq::{
     Body,
     http::{HeaderMap, Response, StatusCode, header},
@@ -12,6 +13,30 @@ use weir_system::clock;
 const REFUSAL_BYTES_MAX: u64 = 200;
 /// The longest pause that a collector may ask for.
 const AFTER_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// How much of an answer is read whose content says little. After a larger one the connection cannot be reused.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+
+/// An answer of 2xx.
+pub(in crate::sink) struct Accepted(pub(super) Response<Body>);
+
+impl Accepted {
+    /// Its body, as it comes, unpacked if it is packed by gzip: some servers do that unasked.
+    pub fn reader(&mut self) -> Box<dyn Read + '_> {
+        let encoding = self.0.headers().get(header::CONTENT_ENCODING);
+        let is_packed = encoding.is_some_and(|name| [&b"gzip"[..], b"x-gzip"].contains(&name.as_bytes()));
+        let body = self.0.body_mut().as_reader();
+        if is_packed { Box::new(GzDecoder::new(body)) } else { Box::new(body) }
+    }
+
+    /// Its start.
+    pub fn start(&mut self) -> Vec<u8> {
+        let mut start = Vec::new();
+        // If only a part arrives, that part is returned.
+        let _ = self.reader().take(ANSWER_BYTES_MAX).read_to_end(&mut start);
+        start
+    }
+}
 
 /// Whether this status has nothing to do with the report itself, so that a later attempt may succeed.
 pub(super) fn may_pass(status: StatusCode) -> bool {

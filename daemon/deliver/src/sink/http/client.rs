@@ -1,25 +1,23 @@
 //! The HTTP client for every kind of content: connection, headers, secrets, TLS, proxy, compression, and the meaning of
 //! answers.
 
-use std::{io::Read, path::Path};
+use std::path::Path;
 
 use ureq::{
     Agent, Proxy, ProxyProtocol,
     http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header},
 };
 use weir_config::{self as config, Compress};
-use weir_system::text::with_causes;
 
 use super::{
-    answer::{may_pass, refusal, retry_after},
+    answer::{Accepted, may_pass, refusal, retry_after},
+    failure::explained,
     secret::{SecretError, SecretHeader},
     tls::{self, PemError},
     transport::{AnsweredEarly, Connections, Names},
 };
 use crate::{gzip::gzip, sink::DeliveryError, spool::Item};
 
-/// How much of an answer is read. After a larger one the connection cannot be reused.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// zstd's own default: as fast as the fastest gzip level, and a quarter smaller.
 const ZSTD_LEVEL: i32 = 3;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -33,6 +31,8 @@ pub(in crate::sink) struct Client {
     secrets: Vec<SecretHeader>,
     compress: Compress,
     early: AnsweredEarly,
+    /// Host and port of the proxy, if there is one.
+    proxy: Option<String>,
 }
 
 /// Why a collector cannot be used as configured.
@@ -60,6 +60,7 @@ impl Client {
         let uri = settings.url.clone();
         let mut all = HeaderMap::new();
         all.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        all.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         all.insert(header::USER_AGENT, HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
         if let Some(encoding) = encoding(settings.compress) {
             all.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
@@ -74,6 +75,7 @@ impl Client {
             None => Proxy::try_from_env(),
         };
         let (named, tunnel) = divided(proxy, &uri);
+        let proxy = named.as_ref().or(tunnel.as_ref()).map(|proxy| format!("{}:{}", proxy.host(), proxy.port()));
         if let Some(value) = named.as_ref().and_then(credentials) {
             all.insert(header::PROXY_AUTHORIZATION, value);
         }
@@ -93,7 +95,7 @@ impl Client {
         let names = Names::new(named.map(|proxy| proxy.uri().clone()));
         let agent = Agent::with_parts(agent, connections, names);
         let (secrets, compress) = (SecretHeader::of(settings), settings.compress);
-        Ok(Self { agent, uri, headers: all, secrets, compress, early })
+        Ok(Self { agent, uri, headers: all, secrets, compress, early, proxy })
     }
 
     /// Reads the files with secrets, as each request does, except for those that `is_excepted` selects.
@@ -116,26 +118,24 @@ impl Client {
         self.origin() + self.uri.path()
     }
 
-    /// Sends the concatenation of `parts` as the body for this batch. If the server accepts it, returns the body of the
-    /// answer, up to a limit.
+    /// Sends the concatenation of `parts` as the body for this batch. If the server accepts it, returns the answer: the
+    /// report is delivered, whether or not the rest of the answer arrives.
     ///
     /// # Errors
     ///
     /// [`DeliveryError::Refused`] for an answer of 4xx, except those that may pass. Everything else may work later.
-    pub(in crate::sink) fn post(&self, batch: &[Item], parts: &[&[u8]]) -> Result<Vec<u8>, DeliveryError> {
+    pub(in crate::sink) fn post(&self, batch: &[Item], parts: &[&[u8]]) -> Result<Accepted, DeliveryError> {
         let request = self.request(batch, parts)?;
         let _ = self.early.take();
-        let mut response = self.agent.run(request).map_err(|error| DeliveryError::unavailable(with_causes(&error)))?;
+        let explained = |error| DeliveryError::unavailable(explained(&error, &self.uri, self.proxy.as_deref()));
+        let mut response = self.agent.run(request).map_err(explained)?;
         let status = response.status();
         if status.is_success() && self.early.take() {
             let message = format!("{status}, but before the server had read the request: it has not taken anything");
             return Err(DeliveryError::unavailable(message));
         }
         if status.is_success() {
-            // The report is delivered, whether or not the rest of the answer arrives.
-            let mut answer = Vec::new();
-            let _ = response.body_mut().as_reader().take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
-            return Ok(answer);
+            return Ok(Accepted(response));
         }
         let message = refusal(&mut response);
         Err(if status.is_client_error() && !may_pass(status) {

@@ -1,16 +1,15 @@
-//! Bodies for servers that want reports in a form of their own, and what they answer.
+//! Bodies for servers that want reports in a form of their own.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use ureq::http::StatusCode;
+use serde::Serialize;
+use serde_json::json;
 use weir_config::Format;
 
-use super::{super::DeliveryError, BATCH, answer::may_pass};
+use super::{super::DeliveryError, BATCH};
 use crate::spool::Item;
 
-/// Actions in a bulk request: so many errors with their reasons are no longer than the part of an answer that is read.
+/// Actions in a bulk request: the errors of so many, with their reasons, are some hundred KiB.
 const BULK_BATCH: usize = 50;
 
 /// The type of the body.
@@ -64,49 +63,10 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// An answer to a bulk request.
-#[derive(Deserialize)]
-struct Bulk {
-    errors: bool,
-    /// What was done, by the name of the action.
-    #[serde(default)]
-    items: Vec<BTreeMap<String, Outcome>>,
-}
-
-#[derive(Deserialize)]
-struct Outcome {
-    status: u16,
-    #[serde(default)]
-    error: Value,
-}
-
-/// What an answer of 2xx means for the batch: the server may have refused single reports.
-pub(super) fn judge(format: Format, answer: &[u8]) -> Result<(), DeliveryError> {
-    if format != Format::Elasticsearch {
-        return Ok(());
-    }
-    let bulk: Bulk = serde_json::from_slice(answer).map_err(|error| {
-        DeliveryError::unavailable(format!("no answer to a bulk request, does the URL end with /_bulk? {error}"))
-    })?;
-    let outcomes = bulk.items.iter().flat_map(BTreeMap::values).filter(|_| bulk.errors);
-    let mut refused = None;
-    for Outcome { status, error } in outcomes {
-        let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        // A conflict: the report is there already.
-        if status.is_success() || status == StatusCode::CONFLICT {
-            continue;
-        }
-        let message = format!("{status} for a report: {}", error["reason"].as_str().unwrap_or(&error.to_string()));
-        if !status.is_client_error() || may_pass(status) {
-            return Err(DeliveryError::unavailable(message));
-        }
-        refused.get_or_insert(message);
-    }
-    refused.map_or(Ok(()), |message| Err(DeliveryError::Refused(message)))
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::{
         super::{
             super::{Sink, tests::parcels},
@@ -134,6 +94,11 @@ mod tests {
         json!({"took": 3, "errors": statuses.iter().any(|status| *status != 201), "items": items}).to_string()
     }
 
+    /// A refusal with a long reason.
+    fn bulk_error(length: usize) -> Value {
+        json!({"create": {"status": 400, "error": {"reason": "x".repeat(length)}}})
+    }
+
     #[test]
     fn elasticsearch_gets_a_report_once_by_its_id() {
         let collector = Collector::new(2, |number| (200, bulk(if number == 0 { &[201, 201] } else { &[409, 409] })));
@@ -158,6 +123,11 @@ mod tests {
             // Another attempt may succeed: first of all that.
             (bulk(&[400, 429]), "429 Too Many Requests for a report: because 429", false),
             (bulk(&[503, 201]), "503 Service Unavailable for a report: because 503", false),
+            (
+                format!("{{\"errors\":true,\"items\":[{}]}}", bulk_error(80_000)),
+                "400 Bad Request for a report: xxx",
+                true,
+            ),
             ("{}".to_owned(), "does the URL end with /_bulk?", false),
             (String::new(), "does the URL end with /_bulk?", false),
         ];

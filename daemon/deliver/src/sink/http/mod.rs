@@ -1,7 +1,9 @@
 //! Reports to a collector over HTTP or HTTPS.
 
 mod answer;
+mod bulk;
 mod client;
+mod failure;
 mod format;
 mod secret;
 #[cfg(test)]
@@ -83,6 +85,13 @@ impl Sink for Http {
     fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         let body = format::body(self.format, batch)?;
         let parts: Vec<&[u8]> = body.iter().map(|part| &**part).collect();
-        format::judge(self.format, &self.client.post(batch, &parts)?)
+        let mut answer = self.client.post(batch, &parts)?;
+        match self.format {
+            Format::Elasticsearch => bulk::judge(answer.reader(), batch.len()),
+            Format::Ndjson | Format::Loki => {
+                answer.start();
+                Ok(())
+            }
+        }
     }
 }

@@ -507,3 +507,40 @@ fn https_trusts_the_given_roots_and_shows_a_certificate() {
     assert!(why(tls(&known, Some(&known))).contains("chmod o="));
     assert!(why(Tls { ca_file: Some("/nowhere/ca.pem".into()), ..Tls::default() }).contains("/nowhere/ca.pem"));
 }
+
+/// A server that answers every connection with these bytes.
+fn answering_with(bytes: &'static [u8]) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(bytes);
+        }
+    });
+    address
+}
+
+#[test]
+fn a_failure_names_the_proxy_and_recognises_a_port_of_another_protocol() {
+    let why = |url: &str, proxy: Option<&str>| {
+        let proxy = proxy.map(|proxy| format!("http://{proxy}").parse().unwrap());
+        let settings = config::Http { proxy, ..settings(url, LONG) };
+        Http::new(&settings).unwrap().deliver(&parcels([1])).unwrap_err().to_string()
+    };
+    // A handshake_failure alert, and what a server without TLS says to a TLS handshake.
+    let (with_tls, without) =
+        (answering_with(b"\x15\x03\x03\0\x02\x02\x28"), answering_with(b"HTTP/1.1 400 No\r\n\r\n"));
+    let to_tls = why(&format!("http://{with_tls}/"), None);
+    assert!(to_tls.contains("begins with https://"), "{to_tls}");
+    let to_plain = why(&format!("https://{without}/"), None);
+    assert!(to_plain.contains("does not speak TLS there"), "{to_plain}");
+    // Nobody listens on a port that was just free.
+    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string();
+    for url in ["http://192.0.2.1/", "https://192.0.2.1/"] {
+        let dead = why(url, Some(&closed));
+        assert!(dead.contains(&format!("the proxy {closed}: ")), "{dead}");
+    }
+    let direct = why(&format!("http://{closed}/"), None);
+    assert!(!direct.contains("proxy") && !direct.contains("https://"), "{direct}");
+}

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::{ExportMetricsPartialSuccess, ExportMetricsServiceResponse};
-use prost::Message;
+use prost::{
+    Message,
+    encoding::{WireType, decode_key, decode_varint},
+};
 use tracing::warn;
 use weir_system::{
     clock,
@@ -34,8 +37,7 @@ impl Answers {
 
     /// The line to log, if one is due.
     fn line(&mut self, answer: &[u8], now: Duration) -> Option<String> {
-        let response = ExportMetricsServiceResponse::decode(answer).ok()?;
-        let ExportMetricsPartialSuccess { rejected_data_points, error_message } = response.partial_success?;
+        let ExportMetricsPartialSuccess { rejected_data_points, error_message } = partial_success(answer)?;
         let rejected = u64::try_from(rejected_data_points).unwrap_or_default();
         if rejected == 0 && error_message.is_empty() {
             return None;
@@ -56,6 +58,22 @@ impl Answers {
             )
         })
     }
+}
+
+/// What an answer says about rejected points. Of one that is too large to be read whole, what comes before its message.
+fn partial_success(answer: &[u8]) -> Option<ExportMetricsPartialSuccess> {
+    if let Ok(response) = ExportMetricsServiceResponse::decode(answer) {
+        return response.partial_success;
+    }
+    let mut rest = answer;
+    let (field, kind) = decode_key(&mut rest).ok()?;
+    (field == 1 && kind == WireType::LengthDelimited).then_some(())?;
+    let length = decode_varint(&mut rest).ok()?;
+    (length > rest.len() as u64).then_some(())?;
+    let mut partial_success = ExportMetricsPartialSuccess::default();
+    // It ends with the field that is cut off.
+    let _ = partial_success.merge(rest);
+    (partial_success.rejected_data_points > 0).then_some(partial_success)
 }
 
 #[cfg(test)]
@@ -89,5 +107,8 @@ mod tests {
             assert_eq!(answers.line(odd, Duration::ZERO), None, "{odd:?}");
         }
         assert!(answers.line(&answer(i64::MAX, &"x".repeat(1 << 20)), Duration::ZERO).unwrap().len() < 400);
+        let large = answer(7, &"x".repeat(1 << 20));
+        let first = Answers::default().line(&large[..64 << 10], Duration::ZERO).unwrap();
+        assert!(first.contains("(7 since"), "{first}");
     }
 }

@@ -71,7 +71,7 @@ impl Sink for Otlp {
     fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         let parts = batch.iter().map(encoded).collect::<Result<Vec<_>, _>>()?;
         let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
-        let answer = self.client.post(batch, &parts)?;
+        let answer = self.client.post(batch, &parts)?.start();
         self.answers.judge(&self.name(), &answer);
         Ok(())
     }

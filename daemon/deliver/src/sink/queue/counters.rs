@@ -76,7 +76,9 @@ impl SinkCounters {
 pub(super) const fn why(reason: Reason) -> &'static str {
     match reason {
         Reason::SpoolFull => "the spool or its disk is full, so the oldest go, and tombstones name them",
-        Reason::QueueFull => "no disk takes them, and memory has room for a few, so the oldest go",
+        Reason::QueueFull => {
+            "no disk takes them, and memory has room for a few, so those that have waited there longest go"
+        }
         Reason::TooOld => "they have waited for longer than `spool.max_age`",
         Reason::Damaged => "their files in the spool are damaged",
         Reason::Refused => "the sink refuses them",

@@ -1,0 +1,238 @@
+//! The interfaces that an attachment has measured and that have vanished, and where the comparison of counts begins when
+//! an interface is in their place again.
+//!
+//! An interface that was moved to another network namespace and back continues its counters. So the comparison continues
+//! where it stopped, however many windows have ended meanwhile. Any other interface may have counted packets before it
+//! came: those are no concern of weir. The kernel reports the counts with which an interface arrives.
+
+use std::time::Duration;
+
+use weir_common::ledger::Tally;
+use weir_config::interface::Way;
+use weir_datapath::tap::LinkAddress;
+
+use super::{
+    attachment::Present,
+    coverage::{Reading, SeenPackets, Unseen},
+};
+
+/// So many vanished interfaces are remembered for each attachment. The one that vanished first is forgotten first; if it
+/// comes back nevertheless, it is treated as another one.
+const REMEMBERED: usize = 8;
+
+/// What is known about why an interface vanished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Departure {
+    /// Nothing is known, not even whether it is gone.
+    Unknown,
+    /// It is still there, but the configuration does not ask for it any more, for example because it was renamed.
+    Unwanted,
+    /// It moved to another network namespace. It may come back, and its counters continue.
+    Moved,
+    /// It was deleted. An interface with the same name, index or address is another one.
+    Deleted,
+}
+
+/// An interface's own counts of both directions when its packets became those of an attachment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    least: [Tally; 2],
+    /// `None` if only the count at the attachment is an upper bound.
+    most: Option<[Tally; 2]>,
+    /// Whether the kernel has not reported its arrival yet.
+    is_awaited: bool,
+}
+
+impl Origin {
+    /// The kernel has reported that it came with these counts.
+    pub const fn arrived(counts: [Tally; 2]) -> Self {
+        Self { least: counts, most: Some(counts), is_awaited: false }
+    }
+
+    /// It had these counts when it was first listed, if they are known. The kernel may still report its arrival
+    /// (`is_awaited`).
+    pub const fn listed(counts: Option<[Tally; 2]>, is_awaited: bool) -> Self {
+        Self { least: [Tally::new(0, 0); 2], most: counts, is_awaited }
+    }
+
+    /// It had these counts when it last had another name.
+    pub fn renamed(counts: Option<[Tally; 2]>) -> Self {
+        Self { least: counts.unwrap_or_default(), most: None, is_awaited: false }
+    }
+
+    /// Whether the kernel has not reported its arrival yet: its next report is about that.
+    pub const fn is_awaited(self) -> bool {
+        self.is_awaited
+    }
+
+    /// The lower bound for one direction.
+    pub const fn least(self, way: Way) -> Tally {
+        self.least[way as usize]
+    }
+
+    /// The bounds for one direction, if it has counted `now` in all.
+    pub fn bounds(self, way: Way, now: Tally) -> [Tally; 2] {
+        let most = self.most.map_or(now, |most| most[way as usize]);
+        [self.least[way as usize], most].map(|bound| if bound.packets > now.packets { now } else { bound })
+    }
+}
+
+/// An interface that has vanished, and may come back.
+#[derive(Clone, Copy, Debug)]
+struct Vanished {
+    present: Present,
+    departure: Departure,
+    /// Both counts when they were last compared.
+    reading: Option<Reading>,
+    /// What was not seen before that, and is not declared.
+    unseen: Unseen,
+    /// What the slot had counted when another interface was about to be attached, at least and at most.
+    seen: Option<[SeenPackets; 2]>,
+    /// Whether that is known better at the end of the open window.
+    is_open: bool,
+}
+
+/// An attachment that ends because its interface vanishes.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving {
+    /// The interface.
+    pub present: Present,
+    /// Why it vanishes.
+    pub departure: Departure,
+    /// Both counts when they were last compared.
+    pub reading: Option<Reading>,
+    /// What was not seen before that, and is not declared: packets that were in a queue when it vanished.
+    pub unseen: Unseen,
+    /// Until when it is known to have been there.
+    pub since: Duration,
+}
+
+/// Where the comparison of counts begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// Both counts there.
+    pub reading: Reading,
+    /// What was not seen before that, and is not declared.
+    pub unseen: Unseen,
+    /// Whether another interface was measured since then.
+    pub is_another: bool,
+    /// Whether the slot has packets of several interfaces since then.
+    pub is_mixed: bool,
+}
+
+/// The vanished interfaces of an attachment, the latest last.
+#[derive(Debug, Default)]
+pub struct Departures {
+    all: Vec<Vanished>,
+    /// The earliest time at which an interface may be in their place; `None` if weir does not wait for one.
+    since: Option<Duration>,
+    /// What the slot had counted when an interface was last about to be attached.
+    seen: SeenPackets,
+    /// Whether it may have counted more by then, in the window that was open.
+    is_more: bool,
+}
+
+impl Departures {
+    /// Whether weir waits for an interface.
+    pub const fn since(&self) -> Option<Duration> {
+        self.since
+    }
+
+    /// An interface has come at this time that none of these was before: weir waits for it until it is attached.
+    pub const fn expect(&mut self, at: Duration) {
+        self.since = Some(at);
+    }
+
+    /// weir does not wait any more.
+    pub const fn expect_none(&mut self) {
+        self.since = None;
+    }
+
+    /// Whether an interface with this index and address has vanished and may come back. What it counts meanwhile is
+    /// compared then.
+    pub fn may_return(&self, ifindex: u32, address: Option<LinkAddress>) -> bool {
+        let origin = Origin::default();
+        let present = Present { ifindex, xdp: None, address, origin, number: 0 };
+        self.all.iter().any(|one| one.departure != Departure::Deleted && one.present.is_same(&present))
+    }
+
+    /// Adds one that vanishes.
+    pub fn add(&mut self, Leaving { present, departure, reading, unseen, since }: Leaving) {
+        self.all.retain(|one| !one.present.is_same(&present));
+        if self.all.len() >= REMEMBERED {
+            self.all.remove(0);
+        }
+        self.all.push(Vanished { present, departure, reading, unseen, seen: None, is_open: false });
+        self.since = Some(since);
+    }
+
+    /// Notes that no interface is in their place at this time.
+    pub fn is_absent(&mut self, now: Duration) {
+        self.since = self.since.map(|_| now);
+    }
+
+    /// Notes that the interface with this index has vanished, if that was not known.
+    pub fn note_gone(&mut self, ifindex: u32, departure: Departure) {
+        for one in self.all.iter_mut().filter(|one| one.present.ifindex == ifindex) {
+            if one.departure <= Departure::Unwanted {
+                one.departure = departure;
+            }
+        }
+    }
+
+    /// Notes what the slot had counted when an interface is about to be attached. It may have counted more in the open
+    /// window (`is_more`), which only a packet socket does not tell before the window ends.
+    pub fn note_seen(&mut self, seen: SeenPackets, is_more: bool) {
+        (self.seen, self.is_more) = (seen, is_more);
+        for one in self.all.iter_mut().filter(|one| one.seen.is_none()) {
+            (one.seen, one.is_open) = (Some([seen; 2]), is_more);
+        }
+    }
+
+    /// A window has ended. A packet socket has seen `told` in all windows.
+    pub fn end_window(&mut self, told: SeenPackets) {
+        for one in self.all.iter_mut().filter(|one| one.is_open) {
+            one.seen = one.seen.map(|[least, _]| [least, told]);
+            one.is_open = false;
+        }
+    }
+
+    /// An interface has been attached, and has these counts now. Returns where its comparison begins, if weir has waited
+    /// for it.
+    pub fn meet(&mut self, present: &Present, way: Way, now: &Reading) -> Option<Beginning> {
+        self.since.take()?;
+        let is_its = |one: &Vanished| one.departure != Departure::Deleted && one.present.is_same(present);
+        let found = self.all.iter().position(is_its);
+        let others = found.is_some_and(|place| place + 1 < self.all.len());
+        let earlier = found.map(|place| self.all.remove(place)).filter(|one| one.departure != Departure::Unwanted);
+        let ([_, own], seen) = (now.own, self.seen);
+        let Some((Vanished { departure, unseen, seen: ended, .. }, reading)) =
+            earlier.and_then(|one| Some((one, one.reading?)))
+        else {
+            let reading = Reading { own: present.origin.bounds(way, own), seen: [seen; 2] };
+            let unseen = Unseen::default();
+            return Some(Beginning { reading, unseen, is_another: true, is_mixed: self.is_more });
+        };
+        // Since it vanished, the slot may have counted packets of other interfaces.
+        let [ended_least, ended_most] = ended.unwrap_or([seen; 2]);
+        let mut seen_then = reading.seen;
+        for (then, ended) in seen_then.iter_mut().zip([ended_most, ended_least]) {
+            let of_others = seen.since(ended);
+            then.add(of_others.all, of_others.merged);
+        }
+        if reading.own[0].packets > own.packets {
+            // The driver has reset its counters, and they have counted this since then. Or it is another interface.
+            let [_, most] = present.origin.bounds(way, own);
+            let most = if departure == Departure::Unknown { most } else { Tally::default() };
+            let reading = Reading { own: [Tally::default(), most], seen: [seen; 2] };
+            return Some(Beginning { reading, unseen, is_another: true, is_mixed: self.is_more });
+        }
+        if departure == Departure::Unknown {
+            // Or it is another interface, whose counters began at 0.
+            let reading = Reading { own: [Tally::default(), reading.own[1]], seen: [seen_then[0], seen] };
+            return Some(Beginning { reading, unseen, is_another: others, is_mixed: others && self.is_more });
+        }
+        let reading = Reading { own: reading.own, seen: seen_then };
+        Some(Beginning { reading, unseen, is_another: others, is_mixed: others && self.is_more })
+    }
+}

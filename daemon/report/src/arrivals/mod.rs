@@ -1,0 +1,515 @@
+//! Which reports of an observer arrived, and which are missing. `weir merge`, `weir top --merge` and the collector use
+//! this; the recipes of `docs/collectors/` do the same in SQL, and tests compare them.
+//!
+//! An observer numbers its reports without gaps, also over restarts: the first report of a run has the next number, and
+//! names the last report of the run before (`previous`). Only an observer that lost its state begins again at 1; that
+//! report names none. So runs form **sequences**, and every number of a sequence is that of one report:
+//!
+//! - A run begins another sequence if its first known report names no previous one, or if its first known number is not
+//!   above the last one of the run before it. The order of runs is that of the latest window of each.
+//! - A run of which only tombstones came has no window. It belongs to the sequence in which its numbers are free and
+//!   closest to the number before them.
+//! - Numbers between those of reports and tombstones in a sequence are missing, and so are those before the first one.
+//!   In the first sequence of an observer, those before the first one may never have been sent here.
+//! - A report that names another run follows that run, whatever the clock said.
+//! - A tombstone explains the numbers of its run that did not arrive.
+//!
+//! Which run the missing numbers between two runs belong to is known only for the last of them.
+//!
+//! Whether reports are missing at the end cannot be known: the observer may be switched off.
+
+mod ranges;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Serialize;
+
+use self::ranges::Ranges;
+
+/// The most runs of an observer of which reports came.
+pub const RUNS_MAX: usize = 64;
+/// The most runs of which only tombstones came.
+pub const SILENT_RUNS_MAX: usize = 64;
+
+/// The longest name of a run that is kept, in bytes. That of weir has eight.
+const RUN_BYTES_MAX: usize = 255;
+
+/// What arrived of the reports of one observer. `T` is a time.
+#[derive(Clone, Debug)]
+pub struct Arrivals<T> {
+    runs: Vec<Run<T>>,
+    /// Where each run is.
+    places: HashMap<String, usize>,
+    /// What is missing of the reports that are no longer known one by one.
+    settled: Missing,
+    /// The latest window of the runs that are no longer known.
+    settled_until: Option<T>,
+}
+
+/// A report that came.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent<'s, T> {
+    /// The identity of the observer.
+    pub observer: &'s str,
+    /// The run.
+    pub boot_id: &'s str,
+    /// The number.
+    pub seq: u64,
+    /// The id of the previous report, if the report has one.
+    pub previous: Option<&'s str>,
+    /// When its window began.
+    pub start: T,
+}
+
+/// What a report is to those that came before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// The first with its number.
+    New,
+    /// One with its number came before.
+    Again,
+    /// Reports of its time are no longer known one by one, so nobody knows whether it came before.
+    Forgotten,
+}
+
+/// Consecutive numbers of one run that are missing for the same reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The run of the daemon.
+    pub boot_id: String,
+    /// The first number.
+    pub first: u64,
+    /// The last number.
+    pub last: u64,
+    /// What explains it.
+    pub status: Status,
+    /// The reason in the tombstone.
+    pub reason: Option<String>,
+}
+
+/// What explains a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// No tombstone covers it.
+    Unexplained,
+    /// A tombstone: the sender had to drop the reports.
+    Dropped,
+    /// No earlier report of this observer is known.
+    BeforeFirst,
+}
+
+/// How many reports are missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Without an explanation.
+    pub unexplained: u64,
+    /// By the reason of the tombstone.
+    pub dropped: BTreeMap<String, u64>,
+}
+
+/// The reports of one run of a daemon.
+#[derive(Clone, Debug)]
+struct Run<T> {
+    boot_id: String,
+    reports: Ranges,
+    /// First number, last number, reason.
+    tombstones: BTreeSet<(u64, u64, String)>,
+    /// The lowest number of a report that came, and which report it names.
+    lowest: Option<(u64, Before)>,
+    /// When the latest window of its reports began. `None` if only tombstones came.
+    latest: Option<T>,
+    /// The reports before this one are no longer known one by one.
+    settled: u64,
+}
+
+/// What came before a report, as it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// A report of the same run, or one that cannot be read.
+    Report,
+    OtherRun(String),
+}
+
+/// Consecutive numbers that are accounted for.
+struct Known<'a> {
+    first: u64,
+    last: u64,
+    boot_id: &'a str,
+    /// The other run that the report with the first number names.
+    follows: Option<&'a str>,
+    /// Whether the report with the first number says that it is the first of all.
+    is_start: bool,
+}
+
+impl Gap {
+    /// The number of reports.
+    pub const fn reports(&self) -> u64 {
+        count(self.first, self.last)
+    }
+}
+
+impl<T> Default for Arrivals<T> {
+    fn default() -> Self {
+        Self { runs: Vec::new(), places: HashMap::new(), settled: Missing::default(), settled_until: None }
+    }
+}
+
+impl<T: Ord + Clone> Arrivals<T> {
+    /// A report came.
+    pub fn report(&mut self, sent: Sent<'_, T>) -> Arrival {
+        let Sent { observer, boot_id, seq, previous, start } = sent;
+        let found = self.find(boot_id);
+        if found.is_none() && self.settled_until.as_ref().is_some_and(|until| start <= *until) {
+            return Arrival::Forgotten;
+        }
+        let run = self.run(found, boot_id);
+        if seq < run.settled {
+            return Arrival::Forgotten;
+        }
+        if !run.reports.insert(seq) {
+            return Arrival::Again;
+        }
+        if run.lowest.as_ref().is_none_or(|(lowest, _)| seq < *lowest) {
+            run.lowest = Some((seq, Before::of(observer, boot_id, previous)));
+        }
+        run.latest = run.latest.take().max(Some(start));
+        Arrival::New
+    }
+
+    /// A tombstone of these numbers came. Returns whether there is room for it.
+    pub fn tombstone(&mut self, boot_id: &str, first: u64, last: u64, reason: &str) -> bool {
+        let found = self.find(boot_id);
+        if found.is_none() && !self.has_room_for_silent(last) {
+            return false;
+        }
+        let run = self.run(found, boot_id);
+        let first = first.max(run.settled);
+        if first <= last {
+            run.tombstones.insert((first, last, reason.to_owned()));
+        }
+        true
+    }
+
+    /// The highest number of a run that came.
+    pub fn highest(&self, boot_id: &str) -> Option<u64> {
+        self.find(boot_id).and_then(|nth| self.runs[nth].reports.last())
+    }
+
+    fn find(&self, boot_id: &str) -> Option<usize> {
+        self.places.get(boot_id).copied()
+    }
+
+    fn run(&mut self, found: Option<usize>, boot_id: &str) -> &mut Run<T> {
+        let nth = found.unwrap_or_else(|| {
+            self.runs.push(Run::new(boot_id));
+            self.places.insert(boot_id.to_owned(), self.runs.len() - 1);
+            self.runs.len() - 1
+        });
+        &mut self.runs[nth]
+    }
+
+    /// Whether there is room for another run of which only tombstones came, with this last number.
+    fn has_room_for_silent(&self, last: u64) -> bool {
+        let (silent, others): (Vec<_>, Vec<_>) = self.runs.iter().partition(|run| run.latest.is_none());
+        // One that ends before all others may be a run that is no longer known.
+        let is_settled = self.settled_until.is_some() && others.iter().all(|run| last < run.first());
+        silent.len() < SILENT_RUNS_MAX && !is_settled
+    }
+
+    /// The number of runs that are known.
+    pub const fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The number of ranges and tombstones that are known one by one, which is proportional to the memory.
+    pub fn pieces(&self) -> usize {
+        self.runs.iter().map(Run::pieces).sum()
+    }
+
+    /// What is missing, by sequence and number. What is no longer known one by one is in [`Arrivals::settled`].
+    pub fn gaps(&self) -> Vec<Gap> {
+        let mut gaps = Vec::new();
+        for (nth, sequence) in self.sequences().into_iter().enumerate() {
+            let mut here = self.holes(nth == 0, &sequence);
+            here.extend(sequence.iter().flat_map(|run| self.runs[*run].dropped()));
+            here.sort_by_key(|gap| (gap.first, gap.last));
+            gaps.extend(here);
+        }
+        gaps
+    }
+
+    /// What is missing of the reports that are no longer known one by one.
+    pub const fn settled(&self) -> &Missing {
+        &self.settled
+    }
+
+    /// Forgets the oldest runs and reports one by one, so that at most so many pieces and [`RUNS_MAX`] runs are known.
+    /// What is missing of them stays missing, also if it comes later.
+    pub fn settle(&mut self, pieces: usize) {
+        let mut order = self.in_order();
+        while order.len() > RUNS_MAX {
+            self.forget(order[0]);
+            order = self.in_order();
+        }
+        if self.pieces() <= pieces {
+            return;
+        }
+        order.extend((0..self.runs.len()).filter(|nth| self.runs[*nth].latest.is_none()));
+        // The newest run keeps its newest pieces.
+        let newest = order.iter().rposition(|nth| self.runs[*nth].latest.is_some());
+        let newest = newest.map(|place| order.remove(place));
+        for nth in order {
+            if self.pieces() <= pieces / 2 {
+                return;
+            }
+            let below = self.runs[nth].last().saturating_add(1);
+            self.runs[nth].settle(below, &mut self.settled);
+        }
+        if let Some(nth) = newest {
+            let below = self.runs[nth].below(pieces / 2);
+            self.runs[nth].settle(below, &mut self.settled);
+        }
+    }
+
+    /// Forgets the oldest run, and those before the next one of which only tombstones came. From then on, the next one
+    /// begins as if nothing was before it.
+    fn forget(&mut self, oldest: usize) {
+        let (sequences, next) = (self.sequences(), self.in_order().get(1).copied());
+        let first_of_next = next.map(|nth| self.runs[nth].first());
+        let (mut gaps, mut forgotten) = (Vec::new(), Vec::new());
+        for (nth, sequence) in sequences.iter().enumerate().take(2) {
+            let until = first_of_next.filter(|_| next.is_some_and(|next| sequence.contains(&next)));
+            let is_before = |last: u64| until.map_or(nth == 0, |until| last < until);
+            gaps.extend(self.holes(nth == 0, sequence).into_iter().filter(|gap| is_before(gap.last)));
+            for (nth, run) in sequence.iter().map(|nth| (*nth, &self.runs[*nth])) {
+                if nth == oldest || run.latest.is_none() && is_before(run.last()) {
+                    gaps.extend(run.dropped());
+                    forgotten.push(run.boot_id.clone());
+                }
+            }
+        }
+        gaps.iter().for_each(|gap| self.settled.add(gap));
+        if let (Some(nth), Some(first)) = (next, first_of_next) {
+            self.runs[nth].lowest = Some((first, Before::Nothing));
+            self.runs[nth].settled = self.runs[nth].settled.max(first);
+        }
+        forgotten.iter().for_each(|boot_id| self.remove(boot_id));
+    }
+
+    fn remove(&mut self, boot_id: &str) {
+        let Some(place) = self.places.remove(boot_id) else { return };
+        let run = self.runs.swap_remove(place);
+        if let Some(moved) = self.runs.get(place) {
+            self.places.insert(moved.boot_id.clone(), place);
+        }
+        self.settled_until = self.settled_until.take().max(run.latest);
+    }
+
+    /// The runs of which reports came, by the time of their windows.
+    fn in_order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.runs.len()).filter(|nth| self.runs[*nth].latest.is_some()).collect();
+        let place = |nth: &usize| {
+            let run = &self.runs[*nth];
+            (&run.latest, &run.boot_id)
+        };
+        order.sort_by(|one, other| place(one).cmp(&place(other)));
+        order
+    }
+
+    /// The runs of each sequence.
+    fn sequences(&self) -> Vec<Vec<usize>> {
+        let mut sequences: Vec<Vec<usize>> = Vec::new();
+        let mut before: Option<u64> = None;
+        for nth in self.in_order() {
+            let run = &self.runs[nth];
+            let begins = run.is_start() || before.is_some_and(|last| run.first() <= last);
+            match sequences.last_mut().filter(|_| !begins) {
+                Some(sequence) => sequence.push(nth),
+                None => sequences.push(vec![nth]),
+            }
+            before = Some(run.last());
+        }
+        let with_reports = sequences.clone();
+        for (nth, run) in self.runs.iter().enumerate().filter(|(_, run)| run.latest.is_none()) {
+            let place = self.place_of(run, &with_reports);
+            if place == sequences.len() {
+                sequences.push(Vec::new());
+            }
+            sequences[place].push(nth);
+        }
+        sequences
+    }
+
+    /// The sequence of a run of which only tombstones came, or the number of sequences if it fits into none.
+    fn place_of(&self, silent: &Run<T>, sequences: &[Vec<usize>]) -> usize {
+        let (first, last) = (silent.first(), silent.last());
+        let fitting = sequences.iter().enumerate().filter_map(|(nth, sequence)| {
+            let runs = sequence.iter().map(|nth| &self.runs[*nth]);
+            let is_free = runs.clone().all(|run| last < run.first() || run.last() < first);
+            is_free.then(|| (runs.map(Run::last).filter(|other| *other < first).max(), nth))
+        });
+        fitting.max().map_or(sequences.len(), |(_, nth)| nth)
+    }
+
+    /// The numbers of a sequence that neither reports nor tombstones account for.
+    fn holes(&self, is_first: bool, sequence: &[usize]) -> Vec<Gap> {
+        let mut all: Vec<Known<'_>> = sequence.iter().flat_map(|nth| self.runs[*nth].known()).collect();
+        all.sort_by_key(|known| (known.first, known.last));
+        let lasts: HashMap<&str, u64> = self.runs.iter().map(|run| (&*run.boot_id, run.last())).collect();
+        let (mut holes, mut last) = (Vec::new(), None);
+        for known in all {
+            let before = last.max(known.follows.and_then(|boot_id| lasts.get(boot_id).copied()));
+            let next = before.map_or(Some(1), |before: u64| before.checked_add(1));
+            if let Some(next) = next.filter(|next| *next < known.first && !known.is_start) {
+                holes.push(Gap {
+                    boot_id: known.follows.unwrap_or(known.boot_id).to_owned(),
+                    first: next,
+                    last: known.first - 1,
+                    status: if before.is_none() && is_first { Status::BeforeFirst } else { Status::Unexplained },
+                    reason: None,
+                });
+            }
+            last = last.max(Some(known.last));
+        }
+        holes
+    }
+}
+
+impl<T> Run<T> {
+    fn new(boot_id: &str) -> Self {
+        let (reports, tombstones, settled) = Default::default();
+        Self { boot_id: boot_id.to_owned(), reports, tombstones, lowest: None, latest: None, settled }
+    }
+
+    /// Its first known number.
+    fn first(&self) -> u64 {
+        let of_tombstones = self.tombstones.first().map(|(first, ..)| *first);
+        self.reports.first().into_iter().chain(of_tombstones).min().unwrap_or_default()
+    }
+
+    /// Its last known number.
+    fn last(&self) -> u64 {
+        let of_tombstones = self.tombstones.iter().map(|(_, last, _)| *last).max();
+        self.reports.last().max(of_tombstones).unwrap_or_default()
+    }
+
+    /// Whether its first report says that it is the first of all.
+    fn is_start(&self) -> bool {
+        self.lowest.as_ref().is_some_and(|(seq, before)| *seq == self.first() && *before == Before::Nothing)
+    }
+
+    fn pieces(&self) -> usize {
+        1 + self.reports.len() + self.tombstones.len()
+    }
+
+    fn known(&self) -> impl Iterator<Item = Known<'_>> {
+        let boot_id = &*self.boot_id;
+        let of_reports = self.reports.iter().map(move |(first, last)| {
+            let before = self.lowest.as_ref().filter(|(seq, _)| *seq == first).map(|(_, before)| before);
+            let follows = match before {
+                Some(Before::OtherRun(run)) => Some(&**run),
+                _ => None,
+            };
+            Known { first, last, boot_id, follows, is_start: first == self.first() && self.is_start() }
+        });
+        let of_tombstones = self.tombstones.iter().map(move |(first, last, _)| {
+            let (follows, is_start) = (None, false);
+            Known { first: *first, last: *last, boot_id, follows, is_start }
+        });
+        of_reports.chain(of_tombstones)
+    }
+
+    /// The numbers that tombstones explain, each once: those of the tombstone with the lowest first number.
+    fn dropped(&self) -> Vec<Gap> {
+        let mut dropped: Vec<Gap> = Vec::new();
+        let mut next = Some(0);
+        for (first, last, reason) in &self.tombstones {
+            let Some(from) = next.map(|next: u64| next.max(*first)) else { break };
+            if *last < from {
+                continue;
+            }
+            next = last.checked_add(1);
+            for (first, last) in self.reports.gaps(from, *last) {
+                match dropped.last_mut() {
+                    Some(before) if before.reason.as_ref() == Some(reason) && before.last + 1 == first => {
+                        before.last = last;
+                    }
+                    _ => dropped.push(Gap {
+                        boot_id: self.boot_id.clone(),
+                        first,
+                        last,
+                        status: Status::Dropped,
+                        reason: Some(reason.clone()),
+                    }),
+                }
+            }
+        }
+        dropped
+    }
+
+    /// The number below which all pieces but so many are.
+    fn below(&self, pieces: usize) -> u64 {
+        let of_reports = self.reports.iter().map(|(first, _)| first);
+        let mut firsts: Vec<u64> = of_reports.chain(self.tombstones.iter().map(|(first, ..)| *first)).collect();
+        firsts.sort_unstable();
+        firsts.iter().rev().nth(pieces).copied().unwrap_or_default()
+    }
+
+    /// Adds up what is missing before this number, and forgets it.
+    fn settle(&mut self, below: u64, settled: &mut Missing) {
+        let Some(last) = below.checked_sub(1).filter(|last| self.first() <= *last) else { return };
+        let first = self.first();
+        for gap in self.dropped().into_iter().filter(|gap| gap.first < below) {
+            settled.add(&Gap { last: gap.last.min(last), ..gap });
+        }
+        let mut known = self.reports.clone();
+        for (first, last, _) in &self.tombstones {
+            known.insert_range(*first, *last);
+        }
+        settled.unexplained = sum(settled.unexplained, known.gaps(first, last));
+        self.reports.insert_range(first, last);
+        let tombstones = std::mem::take(&mut self.tombstones).into_iter().filter(|(_, last, _)| *last >= below);
+        self.tombstones = tombstones.map(|(first, last, reason)| (first.max(below), last, reason)).collect();
+        self.settled = self.settled.max(below);
+    }
+}
+
+impl Missing {
+    /// Adds a gap.
+    pub fn add(&mut self, gap: &Gap) {
+        match gap.status {
+            Status::Unexplained => self.unexplained = self.unexplained.saturating_add(gap.reports()),
+            Status::Dropped => {
+                let dropped = self.dropped.entry(gap.reason.clone().unwrap_or_default()).or_default();
+                *dropped = dropped.saturating_add(gap.reports());
+            }
+            Status::BeforeFirst => {}
+        }
+    }
+}
+
+impl Before {
+    /// What a report of this observer and run says with `previous`.
+    fn of(observer: &str, boot_id: &str, previous: Option<&str>) -> Self {
+        let Some(id) = previous else { return Self::Nothing };
+        let run =
+            id.strip_prefix(observer).and_then(|rest| rest.strip_prefix('/')).and_then(|rest| rest.rsplit_once('/'));
+        match run {
+            Some((run, _)) if run != boot_id && run.len() <= RUN_BYTES_MAX => Self::OtherRun(run.to_owned()),
+            _ => Self::Report,
+        }
+    }
+}
+
+/// How many numbers a range has.
+const fn count(first: u64, last: u64) -> u64 {
+    (last - first).saturating_add(1)
+}
+
+fn sum(before: u64, ranges: Vec<(u64, u64)>) -> u64 {
+    ranges.into_iter().fold(before, |sum, (first, last)| sum.saturating_add(count(first, last)))
+}

@@ -1,0 +1,161 @@
+//! Random histories of observers, of which some reports are lost, repeated or explained. Every reader must find the
+//! same ones missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use weir_report::arrivals::{Arrivals, Sent, Status};
+use weir_sketch::hash::mix;
+
+/// How many observers there are.
+const OBSERVERS: u64 = 60;
+
+/// What is missing of an observer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Without an explanation: run, first and last number, status.
+    pub gaps: BTreeSet<(String, u64, u64, String)>,
+    /// How many reports tombstones explain.
+    pub dropped: u64,
+}
+
+impl Missing {
+    /// How many are missing without an explanation, except for those before the first one.
+    pub fn unexplained(&self) -> u64 {
+        let gaps = self.gaps.iter().filter(|(.., status)| status == "unexplained");
+        gaps.map(|(_, first, last, _)| last - first + 1).sum()
+    }
+}
+
+/// Reports and tombstones in the order of their arrival.
+pub struct Histories {
+    pub lines: Vec<String>,
+    /// By observer.
+    pub missing: BTreeMap<String, Missing>,
+}
+
+impl Histories {
+    pub fn new() -> Self {
+        let mut all = Self { lines: Vec::new(), missing: BTreeMap::new() };
+        for nth in 0..OBSERVERS {
+            all.observe(nth);
+        }
+        all
+    }
+
+    /// All lines as a file.
+    pub fn text(&self) -> String {
+        self.lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    /// Adds an observer.
+    fn observe(&mut self, nth: u64) {
+        let mut state = nth;
+        let mut below = |below: u64| {
+            state = mix(state);
+            state % below
+        };
+        let (observer, mut lines) = (format!("{:08x}", mix(nth ^ 0xff) as u32), Vec::new());
+        let (mut seq, mut previous, mut window) = (0, None::<String>, 0);
+        let loss = [5, 30, 80][below(3) as usize];
+        for run in 0..1 + below(6) {
+            let boot_id = format!("{:08x}", mix(mix(nth) ^ run) as u32);
+            // Sometimes the observer has lost its state.
+            if nth % 2 == 1 && run > 0 && below(100) < 30 {
+                (seq, previous) = (0, None);
+            }
+            let last_of_run = seq + 1 + below(10);
+            while seq < last_of_run {
+                (seq, window) = (seq + 1, window + 1);
+                let id = format!("{observer}/{boot_id}/{seq}");
+                let mut report = json!({
+                    "schema": "weir.report/1", "id": id,
+                    "observer": {"id": observer, "boot_id": boot_id, "seq": seq, "name": format!("edge-{nth}")},
+                    "window": {"start": start(window), "end": start(window + 1), "seconds": 10},
+                    "totals": {"packets": 1, "bytes": 60},
+                });
+                if let Some(previous) = previous.replace(id) {
+                    report["previous"] = Value::String(previous);
+                }
+                let came = below(100) >= loss;
+                for _ in 0..if came { 1 + u64::from(below(10) == 0) } else { 0 } {
+                    lines.push((below(1 << 30), report.to_string()));
+                }
+                if below(100) < if came { 5 } else { 40 } {
+                    let (last, reason) =
+                        (last_of_run.min(seq + below(3)), ["spool_full", "too_old"][below(2) as usize]);
+                    let tombstone = json!({
+                        "schema": "weir.tombstone/1", "id": format!("{observer}/{boot_id}/{seq}-{last}"),
+                        "observer": {"id": observer, "boot_id": boot_id},
+                        "first_seq": seq, "last_seq": last, "reports": last - seq + 1, "reason": reason,
+                    });
+                    lines.push((below(1 << 30), tombstone.to_string()));
+                }
+            }
+        }
+        lines.sort();
+        let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
+        self.missing.insert(observer.clone(), expected(&observer, &lines));
+        self.lines.extend(lines);
+    }
+
+    /// Whether these rows, of all observers, are what is missing.
+    pub fn check(&self, reader: &str, rows: &[Value]) -> Result<()> {
+        let mut found: BTreeMap<&str, Missing> = BTreeMap::new();
+        for row in rows {
+            let text = |name: &str| row[name].as_str().with_context(|| format!("{reader}: {name} in {row}"));
+            let number = |name: &str| row[name].as_u64().with_context(|| format!("{reader}: {name} in {row}"));
+            let missing = found.entry(text("observer_id").or_else(|_| text("observer"))?).or_default();
+            if text("status")? == "dropped" {
+                missing.dropped += number("reports")?;
+                continue;
+            }
+            let (first, last) =
+                (number("first").or_else(|_| number("first_seq"))?, number("last").or_else(|_| number("last_seq"))?);
+            ensure!(number("reports")? == last - first + 1, "{reader}: {row}");
+            missing.gaps.insert((text("boot_id")?.to_owned(), first, last, text("status")?.to_owned()));
+        }
+        for (observer, missing) in &self.missing {
+            let found = found.get(&**observer).cloned().unwrap_or_default();
+            ensure!(found == *missing, "{reader}, {observer}: {found:?} instead of {missing:?}");
+        }
+        Ok(())
+    }
+}
+
+/// When a window begins.
+fn start(window: u64) -> String {
+    let seconds = 10 * window;
+    format!("2026-11-20T{:02}:{:02}:{:02}.000000Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// What is missing according to the arithmetic that its own tests compare with the truth.
+fn expected(observer: &str, lines: &[String]) -> Missing {
+    let mut arrivals = Arrivals::default();
+    for line in lines {
+        let line: Value = serde_json::from_str(line).unwrap_or_default();
+        let text = |pointer: &str| line.pointer(pointer).and_then(Value::as_str);
+        let number = |pointer: &str| line.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
+        let boot_id = text("/observer/boot_id").unwrap_or_default();
+        if let Some(reason) = text("/reason") {
+            arrivals.tombstone(boot_id, number("/first_seq"), number("/last_seq"), reason);
+        } else {
+            let (seq, start) = (number("/observer/seq"), text("/window/start").unwrap_or_default().to_owned());
+            arrivals.report(Sent { observer, boot_id, seq, previous: text("/previous"), start });
+        }
+    }
+    let mut missing = Missing::default();
+    for gap in arrivals.gaps() {
+        let status = match gap.status {
+            Status::Dropped => {
+                missing.dropped += gap.reports();
+                continue;
+            }
+            Status::Unexplained => "unexplained",
+            Status::BeforeFirst => "before_first",
+        };
+        missing.gaps.insert((gap.boot_id, gap.first, gap.last, status.to_owned()));
+    }
+    missing
+}
