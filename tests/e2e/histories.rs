@@ -82,8 +82,9 @@ impl History {
         let QuietPair { generator, observer } = &self.pair;
         observer.ip(&format!("link add {INTERFACE} type veth peer name {NEAR} netns {}", generator.name()))?;
         self.since = 0;
-        set_up(generator, NEAR)?;
-        set_up(observer, INTERFACE)
+        generator.ip(&format!("link set {NEAR} arp off up"))?;
+        set_up(observer, INTERFACE)?;
+        generator.wait_until_up(NEAR)
     }
 
     /// Gives the interface a name that the configuration does not have, and then its own again. It carries nothing

@@ -703,13 +703,15 @@ mod tests {
         assert!(whole.defects.is_empty() && whole.windows.len() == 1, "{:?}", whole.defects);
     }
 
+    const QUESTION: &str = "00000000000000cc";
+
     /// A report with a distinct count and a list of these names.
     fn with_sketches(id: &str, second: i64, name: &str) -> Parsed {
         let mut parsed = report(id, id, second, second + 10);
         if let Parsed::Report(report) = &mut parsed {
             let key = format!("10.0.{second}.1");
             let list = ListSketch {
-                question: None,
+                question: Some(QUESTION.to_owned()),
                 name: name.to_owned(),
                 by: vec!["src_ip".to_owned()],
                 confidence: 1.0,
@@ -726,7 +728,13 @@ mod tests {
                 rest_bytes: vec![0; 256],
             };
             let sketch = HyperLogLog::with_precision(12, 7);
-            let counted = Counted { name: name.to_owned(), question: None, key_id: 7, missing: 0, sketch };
+            let counted = Counted {
+                name: name.to_owned(),
+                question: u64::from_str_radix(QUESTION, 16).ok(),
+                key_id: 7,
+                missing: 0,
+                sketch,
+            };
             let (start, end) = (report.start, report.end);
             let (distinct, lists) = (vec![counted], vec![list]);
             report.sketches = Some(Unpacked { start, end, distinct, lists, spread: Vec::new(), broken: Vec::new() });

@@ -357,7 +357,7 @@ mod tests {
         };
         assert!(told("gone").contains("  gone  "));
         let without_route = told(NO_ROUTE);
-        assert!(without_route.contains("  carries no default route now  "), "{without_route}");
+        assert!(without_route.contains("  carries no default route now"), "{without_route}");
     }
 
     #[test]
