@@ -59,8 +59,10 @@ pub struct Workers<'scope> {
 struct Worker<'scope> {
     orders: Sender<Order>,
     closed: Receiver<Closed>,
-    /// Whether it has not yet answered its last order.
+    /// Whether it has not yet answered its last order to close a window.
     is_ordered: bool,
+    /// Whether it has been ordered to close its last window.
+    is_ending: bool,
     /// The change that its next order will carry.
     change: Option<Change>,
     waker: Waker,
@@ -87,16 +89,32 @@ impl<'scope> Workers<'scope> {
         waker: Waker,
         work: impl FnOnce(&Receiver<Order>, &Sender<Closed>) -> Result<(), WorkerError> + Send + 'scope,
     ) -> io::Result<()> {
-        // Room for one order to close the window and one to read it: the coordinator waits for neither.
-        let (orders, orders_out) = bounded(2);
+        // Room for an order of each kind: the coordinator waits for none of them.
+        let (orders, orders_out) = bounded(3);
         let (closed_in, closed) = bounded(1);
         let work = move || {
             privileges::give_up_silently(keeps);
             work(&orders_out, &closed_in)
         };
         let thread = thread::Builder::new().name(name).spawn_scoped(scope, work)?;
-        self.workers.push(Worker { orders, closed, is_ordered: false, change: None, waker, thread });
+        self.workers.push(Worker { orders, closed, is_ordered: false, is_ending: false, change: None, waker, thread });
         Ok(())
+    }
+
+    /// Whether no worker is late: each has closed its last window, and answers within `patience` now.
+    pub fn all_answer(&self, patience: Duration) -> bool {
+        if self.workers.iter().any(|worker| worker.is_ordered) {
+            return false;
+        }
+        let end = clock::now().monotonic + patience;
+        let (reply, answers) = bounded(self.workers.len());
+        let asked = self.workers.iter().all(|worker| {
+            let is_asked = worker.orders.try_send(Order::Answer(reply.clone())).is_ok();
+            worker.waker.wake();
+            is_asked
+        });
+        let answer = |_: &Worker<'_>| answers.recv_timeout(end.saturating_sub(clock::now().monotonic)).is_ok();
+        asked && self.workers.iter().all(answer)
     }
 
     /// Replaces the spare shards, because the next window has other views.
@@ -109,6 +127,11 @@ impl<'scope> Workers<'scope> {
     /// Declares the next window that is closed to be the last one: workers read nothing after it.
     pub const fn end(&mut self) {
         self.is_last = true;
+    }
+
+    /// Whether the window that is closed is the last one.
+    pub const fn is_last(&self) -> bool {
+        self.is_last
     }
 
     /// The number of workers.
@@ -133,7 +156,8 @@ impl<'scope> Workers<'scope> {
     }
 
     /// Closes the window of every worker. `equip` prepares each spare shard for the next window, with which `change`
-    /// takes effect. Waits for `patience` at most.
+    /// takes effect. Waits for `patience` at most. Where shards change to another kind, `patience` has no limit: see
+    /// [`Workers::all_answer`].
     ///
     /// # Errors
     ///
@@ -159,26 +183,24 @@ impl<'scope> Workers<'scope> {
                 parts.closed.push(closed);
             }
             // There is one spare for each worker, but none for a late one: its shard comes back with this window.
-            if worker.is_ordered || self.spares.is_empty() {
-                continue;
-            }
-            let Some(spare) = self.spares.pop() else { continue };
-            worker.is_ordered = true;
-            let order = CloseOrder { spare, change: worker.change.take(), is_last: self.is_last };
-            if worker.orders.send(Order::Close(order)).is_err() {
+            let spare = if self.is_last { None } else { self.spares.pop_if(|_| !worker.is_ordered) };
+            if !worker.is_ordered && (self.is_last || spare.is_some()) && !worker.order(spare) {
                 return Err(self.failure_of(nth));
             }
-            worker.waker.wake();
         }
-        let start = clock::now().monotonic;
+        let end = clock::now().monotonic.saturating_add(patience);
         for (nth, worker) in self.workers.iter_mut().enumerate() {
             let had_spare = worker.is_ordered;
             while worker.is_ordered {
-                let left = (start + patience).saturating_sub(clock::now().monotonic);
+                let left = end.saturating_sub(clock::now().monotonic);
                 match worker.closed.recv_timeout(left.min(LOOK_EVERY)) {
                     Ok(closed) => {
                         worker.is_ordered = false;
                         parts.closed.push(closed);
+                        // What it has read since its late order belongs to the last window, too.
+                        if self.is_last && !worker.is_ending && !worker.order(None) {
+                            return Err(self.failure_of(nth));
+                        }
                     }
                     // A worker that ended after it had received its order sends nothing.
                     Err(RecvTimeoutError::Timeout) if !worker.thread.is_finished() => {
@@ -239,10 +261,22 @@ impl<'scope> Workers<'scope> {
 
     /// Ends all workers. The scope joins their threads.
     pub fn stop(self) {
-        for Worker { orders, closed: _, is_ordered: _, change: _, waker, thread: _ } in self.workers {
+        for Worker { orders, closed: _, is_ordered: _, is_ending: _, change: _, waker, thread: _ } in self.workers {
             drop(orders);
             waker.wake();
         }
+    }
+}
+
+impl Worker<'_> {
+    /// Orders it to close its window and to continue with `spare`; the last window has none. Returns whether it is
+    /// there.
+    fn order(&mut self, spare: Option<Box<Shard>>) -> bool {
+        (self.is_ordered, self.is_ending) = (true, spare.is_none());
+        let order = CloseOrder { spare, change: self.change.take() };
+        let is_sent = self.orders.send(Order::Close(order)).is_ok();
+        self.waker.wake();
+        is_sent
     }
 }
 
@@ -288,12 +322,20 @@ mod tests {
                         order.answer(Content::Keys(Vec::new()));
                         continue;
                     }
+                    Order::Answer(reply) => {
+                        let _ = reply.send(());
+                        continue;
+                    }
                 };
                 let mut edge = Edge::empty(1);
                 edge.counters[0].seen = Tally::new(packets, 0);
                 open.records = packets;
-                let shard = std::mem::replace(&mut open, spare);
+                let is_last = spare.is_none();
+                let shard = std::mem::replace(&mut open, spare.unwrap_or_else(shard));
                 closed.send(Closed::new(shard, edge)).unwrap();
+                if is_last {
+                    break;
+                }
             }
             Ok(())
         }
@@ -338,7 +380,7 @@ mod tests {
             spawn(&mut workers, scope, move |orders, closed| {
                 let mut open = shard();
                 for order in orders {
-                    let Order::Close(CloseOrder { spare, change, .. }) = order else { continue };
+                    let Order::Close(CloseOrder { spare: Some(spare), change }) = order else { continue };
                     told.send((spare.plan().clone(), change)).unwrap();
                     closed.send(Closed::new(std::mem::replace(&mut open, spare), Edge::empty(1))).unwrap();
                 }
@@ -404,7 +446,7 @@ mod tests {
                 workers.take_back(window.closed, &VIEWS, || unreachable!("all answer the same questions"));
                 (seen.packets, late)
             };
-            let brief = Duration::from_millis(10);
+            let brief = Duration::from_millis(500);
             // The others are reported each time, and the late worker gets no second order.
             for _ in 0..3 {
                 assert_eq!(close(brief), (1, vec![1]));
@@ -415,6 +457,59 @@ mod tests {
             assert_eq!(close(LONG).0, 11);
             assert_eq!(close(LONG), (11, vec![]));
             assert_eq!(workers.spares.len(), 2);
+            workers.stop();
+        });
+    }
+
+    #[test]
+    fn shards_change_only_if_no_worker_is_late() {
+        let brief = Duration::from_millis(500);
+        thread::scope(|scope| {
+            let mut workers = workers(2);
+            let (go, stuck) = bounded(0);
+            spawn(&mut workers, scope, counting(1));
+            spawn(&mut workers, scope, move |orders, closed| {
+                stuck.recv().unwrap();
+                counting(10)(orders, closed)
+            });
+            assert!(!workers.all_answer(brief), "it is stuck, although no window has ended without it");
+            let window = workers.close(brief, None, |_| ()).unwrap();
+            assert_eq!(window.late, [1]);
+            workers.take_back(window.closed, &VIEWS, || unreachable!());
+            go.send(()).unwrap();
+            // It has an order, and its part may come only after the shards have changed.
+            assert!(!workers.all_answer(LONG));
+            while !workers.workers[1].closed.is_full() {
+                thread::yield_now();
+            }
+            assert!(!workers.all_answer(LONG), "its part is not taken yet");
+            let window = workers.close(LONG, None, |_| ()).unwrap();
+            assert_eq!((window.closed.len(), &window.late[..]), (2, &[1][..]), "it has no spare for this window");
+            workers.take_back(window.closed, &VIEWS, || unreachable!());
+            assert!(workers.all_answer(LONG));
+            let window = workers.close(Duration::MAX, None, |_| ()).unwrap();
+            assert_eq!((window.closed.len(), window.late.len()), (2, 0));
+            workers.stop();
+        });
+    }
+
+    #[test]
+    fn the_last_window_of_a_late_worker_is_not_left_out() {
+        thread::scope(|scope| {
+            let mut workers = workers(2);
+            let (go, stuck) = bounded(0);
+            spawn(&mut workers, scope, counting(1));
+            spawn(&mut workers, scope, move |orders, closed| {
+                stuck.recv().unwrap();
+                counting(10)(orders, closed)
+            });
+            let window = workers.close(Duration::from_millis(500), None, |_| ()).unwrap();
+            workers.take_back(window.closed, &VIEWS, || unreachable!());
+            workers.end();
+            go.send(()).unwrap();
+            let window = workers.close(LONG, None, |_| ()).unwrap();
+            let seen: u64 = window.closed.iter().map(|closed| closed.edge.counters[0].seen.packets).sum();
+            assert_eq!((seen, window.late), (1 + 10 + 10, vec![]), "its late part, and what it has seen since");
             workers.stop();
         });
     }
@@ -434,7 +529,7 @@ mod tests {
             assert_eq!(workers.read(8, &OpenRequest::Keys, &reply), None, "one has not read the order yet");
             assert_eq!(parts.recv().unwrap().of, (7, 0));
             // Such an order does not keep the window from being closed.
-            assert_eq!(workers.close(Duration::from_millis(10), None, |_| ()).unwrap().late, [1]);
+            assert_eq!(workers.close(Duration::from_millis(500), None, |_| ()).unwrap().late, [1]);
             assert_eq!(workers.read(9, &OpenRequest::Keys, &reply), None, "it is late");
             go.send(()).unwrap();
             assert_eq!(parts.recv().unwrap().of, (7, 1));

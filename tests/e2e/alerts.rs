@@ -126,10 +126,12 @@ fn expected(reports: &[Value]) -> Result<Vec<bool>> {
     let (mut fires, mut beyond, mut within) = (false, 0, 0);
     let mut story = Vec::new();
     for report in reports {
-        let is_whole = (0.9..=1.1).contains(&report["window"]["seconds"].as_f64().context("seconds")?);
-        if is_whole {
-            let rows = list(&report["spread"]["destinations_per_source"])?;
-            let lower = rows.iter().filter_map(|row| row["distinct"]["lower"].as_u64()).max().unwrap_or(0);
+        let seconds = report["window"]["seconds"].as_f64().context("seconds")?;
+        let rows = list(&report["spread"]["destinations_per_source"])?;
+        let lower = rows.iter().filter_map(|row| row["distinct"]["lower"].as_u64()).max().unwrap_or(0);
+        // On a busy machine a window may be longer. Then one of the seconds that cover it has at least the mean.
+        let is_long_and_certain = seconds > 1.1 && lower as f64 / seconds.ceil() > LIMIT as f64;
+        if (0.9..=1.1).contains(&seconds) || is_long_and_certain {
             beyond = if lower > LIMIT { beyond + 1 } else { 0 };
             within = if lower <= back { within + 1 } else { 0 };
             fires = if fires { within < WINDOWS } else { beyond >= WINDOWS };
@@ -259,12 +261,14 @@ fn a_scan_is_reported_once_after_exactly_the_required_windows() -> Result<()> {
 }
 
 fn lost_packets_are_told_with_their_interface() -> Result<()> {
-    // The ring has room for some thousand records, and the daemon is stopped and does not read them.
+    // The ring has room for some thousand records, and the daemon is stopped and does not read them. That takes more
+    // than a window, as on a machine that is too busy: the window is too long for most rules, but not for this one.
     let (mut watch, webhook) = start("datapath: {ring: 64KiB, cache_flows: 256}\n")?;
     watch.daemon.wait_for_reports(2, TIMEOUT)?;
     watch.daemon.signal(Signal::STOP)?;
     let plan = Plan { seed: 73, packets: 40_000, flows: 40_000, zipf: 0.0, mix: Mix::PLAIN, ..Plan::default() };
     watch.send(plan, &mut Oracle::new())?;
+    thread::sleep(Duration::from_millis(1_500));
     watch.daemon.signal(Signal::CONT)?;
     webhook.wait_for(2, TIMEOUT).context("the begin and the end of the alert")?;
     let reports = stop(&mut watch.daemon, Loss::Provoked(&["ring_full"]))?;

@@ -76,6 +76,7 @@ mod rates;
 mod reload;
 mod routing;
 mod sampling;
+mod sessions;
 mod sinks;
 mod sizes;
 mod stop;
@@ -133,6 +134,7 @@ const PATIENT: &[Suite] = &[
     Suite { name: "nat", tests: nat::TESTS, requirements: nat::requirements },
     Suite::in_namespaces("default_route", default_route::TESTS),
     Suite::in_namespaces("following", following::TESTS),
+    Suite::in_namespaces("sessions", sessions::TESTS),
     Suite::in_namespaces("stuck", stuck::TESTS),
     Suite::in_namespaces("clocks", clocks::TESTS),
     Suite::in_namespaces("alerts", alerts::TESTS),

@@ -29,12 +29,15 @@ use weir_tests::{
 
 use crate::{
     cpus::{check_numbers, send_on},
-    watch::{INTERVAL, ROOMY_RINGS, TIMEOUT, Watch, config, judge, native, seen_on},
+    reload::wait_until_in_force,
+    watch::{INTERVAL, ROOMY_RINGS, TIMEOUT, Watch, check_accounts, config, judge, native, seen_on},
 };
 
 alone![a_real_time_task_that_takes_a_cpu_delays_no_report];
 tests![
     a_worker_that_gets_no_time_delays_no_report,
+    a_reload_while_a_worker_gets_no_time_loses_no_packet,
+    a_worker_that_gets_no_time_before_the_end_is_reported,
     a_daemon_that_was_stopped_goes_on_where_it_was,
     a_log_without_a_reader_delays_no_report,
 ];
@@ -101,6 +104,68 @@ fn a_worker_that_gets_no_time_delays_no_report() -> Result<()> {
     let reports = watch.stop(Loss::None)?;
     ensure!(late(&reports) >= 3, "only {} of {} reports name a late CPU", late(&reports), reports.len());
     ensure!(late(&reports[reports.len() - 1..]) == 0, "a CPU is still late at the end");
+    check_numbers(&reports)?;
+    judge("all windows together", oracle.check_reports(&reports))
+}
+
+/// What the log says when weir has read another configuration.
+const VALID: &str = "the configuration is valid";
+
+/// Records that a worker has in its sketches cannot be added to sketches of other views. So the views change when the
+/// worker is there again.
+fn a_reload_while_a_worker_gets_no_time_loses_no_packet() -> Result<()> {
+    let mut watch = Watch::start(&format!("{INTERVAL}{ROOMY_RINGS}"))?;
+    let mut oracle = Oracle::new();
+    let plan = |seed| Plan { seed, packets: 5_000, flows: 2_000, ..Plan::default() };
+    for (nth, worker) in (0..).zip(threads(watch.daemon.pid(), "weir-worker")?) {
+        for cpu in 0..2 {
+            send_on(cpu, &watch, plan(81 + 4 * nth + u64::from(cpu)), &mut oracle)?;
+        }
+        let held = StoppedThread::new(worker)?;
+        let rows = 20 + nth;
+        let settings = format!(
+            "interfaces: [{}]\nreport: {{interval: 1s, top: {rows}}}\n{ROOMY_RINGS}control: {{socket: none}}\n",
+            native(INTERFACE)
+        );
+        let directory = watch.daemon.directory();
+        fs::write(directory.join("weir.yaml"), config(&settings, &directory.join("reports.ndjson")))?;
+        watch.daemon.signal(Signal::HUP)?;
+        let is_read = || Ok((watch.daemon.log()?.matches(VALID).count() > nth as usize).then_some(()));
+        clock::wait_for("the new configuration", TIMEOUT, is_read)?;
+        for cpu in 0..2 {
+            send_on(cpu, &watch, plan(83 + 4 * nth + u64::from(cpu)), &mut oracle)?;
+        }
+        // Several windows end without the worker.
+        let reported = watch.daemon.reports()?.len();
+        watch.daemon.wait_for_reports(reported + 3, TIMEOUT)?;
+        drop(held);
+        wait_until_in_force(&watch.daemon, 1 + nth as usize)?;
+        let reported = watch.daemon.reports()?.len();
+        watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
+    }
+    let reports = watch.stop(Loss::None)?;
+    ensure!(late(&reports) >= 2, "only {} of {} reports name a late CPU", late(&reports), reports.len());
+    check_numbers(&reports)?;
+    judge("all windows together", oracle.check_reports(&reports))
+}
+
+fn a_worker_that_gets_no_time_before_the_end_is_reported() -> Result<()> {
+    let mut watch = Watch::start(&format!("{INTERVAL}{ROOMY_RINGS}"))?;
+    let mut oracle = Oracle::new();
+    let plan = |seed| Plan { seed, packets: 5_000, flows: 2_000, ..Plan::default() };
+    let workers = threads(watch.daemon.pid(), "weir-worker")?;
+    let held = StoppedThread::new(*workers.first().context("there is no worker")?)?;
+    for cpu in 0..2 {
+        send_on(cpu, &watch, plan(91 + u64::from(cpu)), &mut oracle)?;
+    }
+    let reported = watch.daemon.reports()?.len();
+    watch.daemon.wait_for_reports(reported + 2, TIMEOUT)?;
+    watch.daemon.signal(Signal::TERM)?;
+    watch.daemon.wait_for_line("stopping: closing and reporting the last window", TIMEOUT)?;
+    drop(held);
+    ensure!(watch.daemon.wait(TIMEOUT)?.success(), "weir wrote:\n{}", watch.daemon.log()?);
+    let reports = watch.daemon.reports()?;
+    check_accounts(&reports, Loss::None)?;
     check_numbers(&reports)?;
     judge("all windows together", oracle.check_reports(&reports))
 }

@@ -8,6 +8,7 @@ use weir_datapath::interface::Counts;
 use weir_system::{clock, text::with_causes};
 
 use super::{
+    arrivals::ShortLives,
     attachment::Attachment,
     attachments::Attachments,
     departures::Departure,
@@ -87,7 +88,8 @@ impl Attachments<'_> {
         let Some(present) = attachment.here() else { return Ok(()) };
         attachment.obtained = obtained;
         attachment.attach(present);
-        if attachment.departures.since().is_some() {
+        let is_due = attachment.arrived.is_none() || self.arrivals.is_due(clock::now().monotonic);
+        if attachment.departures.since().is_some() && is_due {
             // The packets that the interface has counted until now were missed.
             self.begin_coverage();
         }
@@ -118,8 +120,18 @@ impl Attachments<'_> {
             let Some(attachment) = place else { return Ok(()) };
             let Some(present) = attachment.here() else { return Ok(()) };
             let what = (attachment.rule, attachment.way, present.ifindex, attachment.name.clone());
+            let came = attachment.forget_arrival();
+            if let Some(arrived) = came.filter(|_| matches!(error, AttachError::Vanished(_))) {
+                // The kernel's message with its last counts is still to be read.
+                self.arrivals.note_came(present.ifindex, arrived.at);
+            }
+            let is_empty = attachment.short_lives == ShortLives::default();
             if attachment.is_refused(with_causes(&error)) && !self.rules[attachment.rule].is_named() {
-                *place = None;
+                if is_empty {
+                    *place = None;
+                } else {
+                    (attachment.obtained, attachment.refusal) = (Obtained::Gone, None);
+                }
             }
             self.forget(present.ifindex, what.1)?;
             what

@@ -13,6 +13,7 @@ use weir_datapath::{kept::SlotState, tap::LinkAddress};
 use weir_system::clock;
 
 use super::{
+    arrivals::{Arrived, ShortLives},
     coverage::{Compared, Coverage, Finding, Reading, SeenPackets, Shortage, Unseen, less},
     departures::{Beginning, Departure, Departures, Leaving, Origin},
     netlink::{Device, XdpProgram},
@@ -69,6 +70,10 @@ pub struct Attachment {
     pub departures: Departures,
     /// What was missed in the open window, and is not in the comparison at its end.
     missed: Unseen,
+    /// When and how its interface came, until its counts are compared with those with which it came.
+    pub arrived: Option<Arrived>,
+    /// Interfaces that came and are gone again in this window.
+    pub short_lives: ShortLives,
     /// At how many edges in a row its own count could not be read.
     postponed: u8,
     /// Whether a packet socket counts packets of several interfaces in the open window.
@@ -181,6 +186,8 @@ impl Attachment {
             nowhere: None,
             departures: Departures::default(),
             missed: Unseen::default(),
+            arrived: None,
+            short_lives: ShortLives::default(),
             postponed: 0,
             is_mixed: false,
             told: SeenPackets::default(),
@@ -363,20 +370,29 @@ impl Attachment {
     /// Starts to compare the counts of the current attachment from this reading on, or from when its interface came.
     pub fn begin(&mut self, reading: Option<Reading>) {
         let (Some(reading), Some(present)) = (reading, self.present) else { return };
+        let has_just_come = self.arrived.is_some();
         let Some(beginning) = self.departures.meet(&present, self.way, &reading) else {
             self.coverage = Coverage::new(Some(reading));
             return;
         };
         let Beginning { reading: base, unseen, is_another, is_mixed } = beginning;
         self.missed.add(unseen);
-        self.changed = is_another;
+        if !has_just_come {
+            self.changed = is_another;
+        }
         if self.obtained == Obtained::AfPacket {
             // What the socket has seen so far is known at the end of the window.
             (self.coverage, self.is_mixed) = (Coverage::new(Some(base)), is_mixed);
         } else {
-            self.missed.add(Unseen::between(&base, &reading).unwrap_or(Unseen::UNKNOWN));
+            let unseen = Unseen::between(&base, &reading).unwrap_or(Unseen::UNKNOWN);
+            self.missed.add(unseen);
             self.coverage = Coverage::new(Some(reading));
-            self.watched.is_settled();
+            if self.arrived.take().is_some() && unseen.is_none() {
+                // weir was attached before the first packet.
+                self.watched.take_blind();
+            } else {
+                self.watched.is_settled();
+            }
         }
     }
 
@@ -415,10 +431,29 @@ impl Attachment {
         self.missed = Unseen { counted: least, beyond: less(most, least) };
     }
 
+    /// Its interface has come while weir runs, and is about to be attached.
+    pub fn note_arrival(&mut self, arrived: Arrived) {
+        // The comparison with an interface that weir waits for covers its arrival, too.
+        if self.departures.since().is_none() {
+            self.departures.expect(arrived.at);
+            self.arrived = Some(arrived);
+        }
+    }
+
+    /// What it carried since its arrival is accounted for elsewhere, or cannot be.
+    pub fn forget_arrival(&mut self) -> Option<Arrived> {
+        let arrived = self.arrived.take();
+        if arrived.is_some() {
+            self.departures.expect_none();
+        }
+        arrived
+    }
+
     /// Ends the attachment, because of the interface or at a user's request. Returns what to detach.
     pub fn end(&mut self) -> Option<Present> {
         let here = self.here();
         (self.present, self.ordered, self.nowhere, self.strayed) = (None, None, None, None);
+        self.forget_arrival();
         (self.obtained, self.refusal) = (Obtained::Gone, None);
         self.changed = true;
         here
@@ -496,11 +531,15 @@ impl Attachment {
     ) -> Option<Unseen> {
         self.told.add(counters.seen, counters.merged);
         let dropped = counters.lost[Loss::SocketDrop as usize].packets;
-        self.compare_with(self.reading(slot, readings), dropped, end)
+        let reading = self.reading(slot, readings);
+        let (short_lives, came) = (self.end_short_lives(), self.arrived.is_some());
+        let unseen = self.compare_with(reading, dropped, end);
+        let unseen = if came { self.note_arrival_told(reading, unseen) } else { unseen };
+        self.add_short_lives(unseen, short_lives)
     }
 
     /// The same with a given reading at the end of the window, in which a packet socket dropped `dropped` packets.
-    fn compare_with(&mut self, reading: Option<Reading>, dropped: u64, end: WindowEnd) -> Option<Unseen> {
+    pub fn compare_with(&mut self, reading: Option<Reading>, dropped: u64, end: WindowEnd) -> Option<Unseen> {
         let now = clock::now().monotonic;
         (self.compared, self.blind, self.kept_back) = (Compared::default(), None, None);
         self.departures.end_window(self.told);

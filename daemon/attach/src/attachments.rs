@@ -15,6 +15,7 @@ use weir_datapath::{counters::LiveCounters, directory::Directory, maps::Interfac
 use weir_system::{clock, log::Lasting};
 
 use super::{
+    arrivals::Arrivals,
     attacher::Attacher,
     attachment::Attachment,
     departures::{Departure, Origin},
@@ -76,6 +77,8 @@ pub struct Attachments<'a> {
     pub(super) devices: Arc<Vec<Device>>,
     /// Interfaces that the kernel has reported gone since then.
     pub(super) gone: HashMap<u32, Departure>,
+    /// Interfaces that have come and are not ordered yet, and those that are gone again.
+    pub(super) arrivals: Arrivals,
     /// Whether the open window is the last one.
     pub(super) is_last: bool,
     /// When weir last missed news of interfaces.
@@ -158,6 +161,7 @@ impl<'a> Attachments<'a> {
             shared: (config::slots(interfaces) > SharedSlot::SLOT).then(SharedSlot::default),
             devices: Arc::default(),
             gone: HashMap::new(),
+            arrivals: Arrivals::default(),
             is_last: false,
             missed_news_at: None,
             last_counts: HashMap::new(),
@@ -244,7 +248,7 @@ impl<'a> Attachments<'a> {
 
     /// Notes that the interface with this index is gone: another one may already have its index and its name. The
     /// kernel may have reported its last own counts.
-    pub fn note_gone(&mut self, ifindex: u32, departure: Departure, counts: Option<[Tally; 2]>) {
+    pub(super) fn note_gone(&mut self, ifindex: u32, departure: Departure, counts: Option<[Tally; 2]>) {
         let known = self.gone.entry(ifindex).or_insert(departure);
         *known = departure.max(*known);
         self.origins.remove(&ifindex);
@@ -255,11 +259,15 @@ impl<'a> Attachments<'a> {
     }
 
     /// Notes that the kernel has reported an interface with this index and these counts, which may be new.
-    pub fn note_reported(&mut self, ifindex: u32, counts: Option<[Tally; 2]>) {
+    pub(super) fn note_reported(&mut self, ifindex: u32, counts: Option<[Tally; 2]>) {
         if self.origins.get(&ifindex).is_none_or(|origin| origin.is_awaited()) {
             // Otherwise the report of its arrival may be among those that weir missed.
             let arrived = counts.filter(|_| !self.may_have_missed_news());
-            self.origins.insert(ifindex, arrived.map_or_else(|| Origin::listed(None, false), Origin::arrived));
+            let origin = arrived.map_or_else(|| Origin::listed(None, false), Origin::arrived);
+            self.origins.insert(ifindex, origin);
+            for attachment in self.slots.iter_mut() {
+                attachment.is_announced(ifindex, origin);
+            }
         }
     }
 
@@ -269,6 +277,10 @@ impl<'a> Attachments<'a> {
         // Any of these may be another interface by now.
         for origin in self.origins.values_mut() {
             *origin = Origin::listed(None, false);
+        }
+        self.arrivals.note_missed();
+        if let Some(shared) = &mut self.shared {
+            shared.note_missed();
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use weir_common::ledger::Tally;
 use weir_config::interface::Way;
+use weir_datapath::tap::LinkAddress;
 
 use super::{
     attachment::Present,
@@ -64,8 +65,13 @@ impl Origin {
         self.is_awaited
     }
 
+    /// The lower bound for one direction.
+    pub const fn least(self, way: Way) -> Tally {
+        self.least[way as usize]
+    }
+
     /// The bounds for one direction, if it has counted `now` in all.
-    fn bounds(self, way: Way, now: Tally) -> [Tally; 2] {
+    pub fn bounds(self, way: Way, now: Tally) -> [Tally; 2] {
         let most = self.most.map_or(now, |most| most[way as usize]);
         [self.least[way as usize], most].map(|bound| if bound.packets > now.packets { now } else { bound })
     }
@@ -130,6 +136,24 @@ impl Departures {
     /// Whether weir waits for an interface.
     pub const fn since(&self) -> Option<Duration> {
         self.since
+    }
+
+    /// An interface has come at this time that none of these was before: weir waits for it until it is attached.
+    pub const fn expect(&mut self, at: Duration) {
+        self.since = Some(at);
+    }
+
+    /// weir does not wait any more.
+    pub const fn expect_none(&mut self) {
+        self.since = None;
+    }
+
+    /// Whether an interface with this index and address has vanished and may come back. What it counts meanwhile is
+    /// compared then.
+    pub fn may_return(&self, ifindex: u32, address: Option<LinkAddress>) -> bool {
+        let origin = Origin::default();
+        let present = Present { ifindex, xdp: None, address, origin, number: 0 };
+        self.all.iter().any(|one| one.departure != Departure::Deleted && one.present.is_same(&present))
     }
 
     /// Adds one that vanishes.

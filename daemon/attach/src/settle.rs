@@ -15,6 +15,7 @@ use weir_config::{
 use weir_system::clock;
 
 use super::{
+    arrivals::Arrived,
     attachment::{Attachment, Fate, Ordered, Present},
     attachments::{Attachments, Going},
     coverage::Reading,
@@ -35,6 +36,7 @@ impl Attachments<'_> {
     /// Applies this list of interfaces: releases interfaces that are gone or no longer wanted, and orders missing ones.
     pub(super) fn settle(&mut self, devices: Vec<Device>, sources: Sources) -> Result<(), AttachError> {
         self.note_origins(&devices);
+        self.note_listed(&devices);
         self.devices = Arc::new(devices);
         let devices = self.devices.clone();
         let wanted = self.wanted(&devices);
@@ -47,6 +49,7 @@ impl Attachments<'_> {
         }
         self.feed()?;
         self.order_missing(&wanted)?;
+        self.arrivals.forget(&devices);
         let now = clock::now().monotonic;
         for attachment in self.slots.iter_mut().filter(|one| one.here().is_none()) {
             let is_there = devices.iter().any(|device| device.name == attachment.name);
@@ -68,6 +71,8 @@ impl Attachments<'_> {
         for now in devices {
             match before.get(&now.ifindex).filter(|_| !self.gone.contains_key(&now.ifindex)) {
                 Some(before) if before.name == now.name => {}
+                // The kernel's report about its new name has its counts.
+                Some(_) if is_reliable && self.arrivals.came_at(now.ifindex).is_some() => {}
                 Some(before) => {
                     let counts = before.counts.filter(|_| is_reliable);
                     self.origins.insert(now.ifindex, Origin::renamed(counts));
@@ -138,6 +143,11 @@ impl Attachments<'_> {
             let ended = if let Some(Present { ifindex, .. }) = elsewhere
                 && !is_wanted(ifindex, attachment.way)
             {
+                if !self.released.has(&attachment.name)
+                    && let Some(departed) = attachment.depart(self.readings.seen_of(slot))
+                {
+                    self.arrivals.depart(ifindex, attachment.way, departed);
+                }
                 if attachment.nowhere.is_some() && self.rules[attachment.rule].is_named() {
                     attachment.leave(departure(ifindex), last(attachment, ifindex));
                 }
@@ -157,8 +167,11 @@ impl Attachments<'_> {
                     Some(Fate::Gone) => {
                         let is_released = self.released.has(&attachment.name);
                         log_gone(attachment, &self.rules[attachment.rule], is_released);
+                        let ifindex = attachment.present.map_or(0, |present| present.ifindex);
+                        if !is_released && let Some(departed) = attachment.depart(self.readings.seen_of(slot)) {
+                            self.arrivals.depart(ifindex, attachment.way, departed);
+                        }
                         if !is_released && self.rules[attachment.rule].is_named() {
-                            let ifindex = attachment.present.map_or(0, |present| present.ifindex);
                             attachment.leave(departure(ifindex), last(attachment, ifindex));
                         } else {
                             attachment.give_up();
@@ -287,7 +300,9 @@ impl Attachments<'_> {
             // It is not added to the programs' table: interfaces that are not in the table belong to the shared slot.
             None => {
                 let Some(shared) = &mut self.shared else { return Err(AttachError::NoSlot(device.name.clone())) };
-                if shared.take(wanted, number, feeds, urgency == Urgency::Refused) {
+                let origin = self.origins.get(&device.ifindex).copied().unwrap_or_default();
+                let arrival = self.arrivals.came_at(device.ifindex).map(|at| (origin, at));
+                if shared.take(wanted, number, feeds, urgency == Urgency::Refused, arrival) {
                     warn!(
                         interface = %device.name, direction = way.name(),
                         "all {INTERFACES_MAX} accounts of interfaces are in use: this interface and further ones share \
@@ -323,15 +338,16 @@ impl Attachments<'_> {
         let attachment = place.get_or_insert_with(|| Attachment::new(rule, &device.name, way));
         (attachment.rule, attachment.feeds) = (rule, feeds);
         attachment.call(device, &self.rules[rule]);
-        attachment.note_seen((!by_socket).then(|| self.readings.seen_of(slot)));
+        let seen = self.readings.seen_of(slot);
+        attachment.note_seen((!by_socket).then_some(seen));
+        let origin = self.origins.get(&device.ifindex).copied().unwrap_or_default();
+        if let Some(at) = self.arrivals.came_at(device.ifindex) {
+            let seen = if by_socket { attachment.told } else { seen };
+            let listed = device.counts.unwrap_or_default()[way as usize];
+            attachment.note_arrival(Arrived { origin, at, seen, listed });
+        }
         let (present, before) = (
-            Present {
-                ifindex: device.ifindex,
-                xdp: device.xdp,
-                address: device.address,
-                origin: self.origins.get(&device.ifindex).copied().unwrap_or_default(),
-                number,
-            },
+            Present { ifindex: device.ifindex, xdp: device.xdp, address: device.address, origin, number },
             attachment.obtained,
         );
         attachment.order(Ordered { present, urgency, before, is_fresh, by_socket });

@@ -15,8 +15,8 @@ use weir_datapath::interface::{Counts, MeasuredInterface};
 use weir_system::clock;
 
 use super::{
-    coverage::{Shortage, Unseen},
-    departures::Departure,
+    coverage::{Shortage, Unseen, less},
+    departures::{Departure, Origin},
     netlink::Device,
     obtained::{Obtained, WAITS},
     plan::{PlannedAttachment, successor},
@@ -39,6 +39,11 @@ pub struct SharedSlot {
     counted_buffers: bool,
     /// How long a member may have been blind in this window.
     blind: Option<Duration>,
+    /// What was not seen of interfaces that came and went in this window.
+    short_lives: Unseen,
+    /// The interfaces among them that are in no list any more, with their counts when they came, at least, and when that
+    /// was. The kernel's message with their last counts is still to be read.
+    departed: HashMap<(u32, Way), (Tally, Duration)>,
 }
 
 /// One direction of an interface that shares the slot.
@@ -56,8 +61,11 @@ pub struct Member {
     feeds: Feeds,
     /// The state of its position.
     pub watched: Watched,
-    /// The interface's own count at the last window's edge, or when it was listed before it was attached.
+    /// The interface's own count at the last window's edge, or when it was listed before it was attached. At least that
+    /// when it came, if it came while weir runs.
     own: Option<Tally>,
+    /// When the interface came, until that is in a report.
+    arrived: Option<Duration>,
 }
 
 impl SharedSlot {
@@ -85,14 +93,23 @@ impl SharedSlot {
     }
 
     /// Adds a member that is about to be attached; returns whether it is the first.
-    pub fn take(&mut self, wanted: &PlannedAttachment<'_>, number: Number, feeds: Feeds, was_refused: bool) -> bool {
+    pub fn take(
+        &mut self,
+        wanted: &PlannedAttachment<'_>,
+        number: Number,
+        feeds: Feeds,
+        was_refused: bool,
+        arrival: Option<(Origin, Duration)>,
+    ) -> bool {
         let is_first = self.members.is_empty();
         let PlannedAttachment { rule, device, way, .. } = *wanted;
         let (ifindex, name) = (device.ifindex, device.name.clone());
         let (obtained, watched) = (Obtained::Waiting, Watched::new(clock::now().monotonic));
         self.numbers.insert((ifindex, way), number);
-        let own = device.counts.map(|counts| counts[way as usize]);
-        let member = Member { rule, ifindex, way, name, obtained, was_refused, feeds, watched, own };
+        let listed = device.counts.map(|counts| counts[way as usize]);
+        let own = arrival.map_or(listed, |(origin, _)| Some(origin.least(way)));
+        let arrived = arrival.map(|(_, at)| at);
+        let member = Member { rule, ifindex, way, name, obtained, was_refused, feeds, watched, own, arrived };
         self.members.insert(number, member);
         self.note();
         is_first
@@ -111,7 +128,10 @@ impl SharedSlot {
     /// A member was attached in this way.
     pub fn is_attached(&mut self, number: Number, obtained: Obtained) {
         if let Some(member) = self.members.get_mut(&number) {
-            (member.obtained, member.watched) = (obtained, Watched::new(clock::now().monotonic));
+            let now = clock::now().monotonic;
+            let new = || Watched::new(now);
+            member.obtained = obtained;
+            member.watched = member.arrived.map_or_else(new, |arrived| Watched::returned(arrived, now));
         }
         self.note();
     }
@@ -154,21 +174,56 @@ impl SharedSlot {
                 _ => left.push(number),
             }
         }
-        left.into_iter().filter_map(|number| self.remove(number).map(|one| (number, one.ifindex, one.way))).collect()
+        let mut all = Vec::new();
+        for number in left {
+            let Some(Member { ifindex, way, own, arrived, .. }) = self.remove(number) else { continue };
+            self.departed.extend(arrived.map(|at| ((ifindex, way), (own.unwrap_or_default(), at))));
+            all.push((number, ifindex, way));
+        }
+        all
     }
 
     /// The packets that may have been missed while members were blind. weir does not know which packets of the slot are
     /// theirs, so this may be everything that their interfaces counted.
-    pub fn missed(&mut self, readings: &Readings<'_>) -> Tally {
-        let mut missed = Tally::default();
-        for member in self.members.values_mut() {
+    pub fn missed(&mut self, readings: &Readings<'_>) -> Unseen {
+        let mut missed = std::mem::take(&mut self.short_lives);
+        for member in self.members.values_mut().filter(|member| member.arrived.is_none() || !member.is_waiting()) {
             let now = readings.own((&member.name, member.ifindex), member.way);
+            if now.is_none() && member.arrived.is_some() {
+                // It is gone already: the kernel is about to report its last counts.
+                continue;
+            }
+            member.arrived = None;
             if let Some((blind, carried)) = member.close(now, clock::now().monotonic) {
                 self.blind = self.blind.max(Some(blind));
-                missed.add(carried);
+                missed.beyond.add(carried);
             }
         }
         missed
+    }
+
+    /// Notes what the interface with this index had counted in each direction when it went. Which packets of the slot
+    /// are its own is not known, so weir may have missed all that it carried since it came.
+    pub fn note_last_counts(&mut self, ifindex: u32, counts: [Tally; 2], now: Duration) {
+        for way in [Way::Ingress, Way::Egress] {
+            let number = self.numbers.get(&(ifindex, way));
+            let member = number.and_then(|number| self.members.get_mut(number));
+            let here = member.and_then(|member| Some((member.own.unwrap_or_default(), member.arrived.take()?)));
+            let Some((own, arrived)) = here.or_else(|| self.departed.remove(&(ifindex, way))) else { continue };
+            self.short_lives.beyond.add(less(counts[way as usize], own));
+            (self.blind, self.had_one) = (self.blind.max(Some(now.saturating_sub(arrived))), true);
+        }
+    }
+
+    /// News may be missing: what is still to be told may never be.
+    pub fn note_missed(&mut self) {
+        self.departed.clear();
+    }
+
+    /// Notes an interface that would have been a member, and was gone before.
+    pub fn note_never_measured(&mut self, unseen: Unseen, blind: Duration) {
+        self.short_lives.add(unseen);
+        (self.blind, self.had_one) = (self.blind.max(Some(blind)), true);
     }
 
     /// What currently keeps weir from seeing all packets of a member.
@@ -283,7 +338,7 @@ mod tests {
         let wanted = wanted(&rules, &devices, true);
         let (mut others, ledger) = (SharedSlot::default(), Ledger::default());
         assert_eq!(others.close(&ledger), None, "there was no member");
-        let mut take = |(number, wanted)| others.take(wanted, number, Feeds::All, false);
+        let mut take = |(number, wanted)| others.take(wanted, number, Feeds::All, false, None);
         let first: Vec<_> = (1..).zip(&wanted).map(&mut take).collect();
         assert_eq!(first, [true, false, false, false]);
         let listed = others.close(&ledger).unwrap();
@@ -320,7 +375,7 @@ mod tests {
             ..Device::default()
         }];
         let mut others = SharedSlot::default();
-        others.take(&wanted(&rules, &devices, true)[0], 1, Feeds::All, false);
+        others.take(&wanted(&rules, &devices, true)[0], 1, Feeds::All, false, None);
         others.is_attached(1, Obtained::Tc);
         let member = others.get_mut(1).unwrap();
         let mut blind_until = |own, seconds| {
@@ -339,7 +394,7 @@ mod tests {
         let rules = [Interface { name: "e*".to_owned(), mode: Mode::Auto, direction: Direction::Ingress, feeds: None }];
         let devices = [Device { ifindex: 3, name: "e3".to_owned(), hardware: 1, ..Device::default() }];
         let mut others = SharedSlot::default();
-        others.take(&wanted(&rules, &devices, true)[0], 1, Feeds::All, false);
+        others.take(&wanted(&rules, &devices, true)[0], 1, Feeds::All, false, None);
         others.is_attached(1, Obtained::Generic);
         assert_eq!(others.close(&Ledger::default()).unwrap().counts, Counts::Buffers);
     }

@@ -34,7 +34,7 @@ impl Slots {
     /// same mode, keep their slots; the others are leaving. Named interfaces get their slots, present or not. Adds
     /// slots if needed, up to `most` in all. `devices` are the present interfaces.
     pub fn change(&mut self, before: &[Interface], rules: &[Interface], devices: &[Device], most: usize) {
-        for attachment in self.iter_mut() {
+        for attachment in self.iter_mut().filter(|one| !one.is_leaving) {
             let named = Device { name: attachment.name.clone(), ..Device::default() };
             let device = devices.iter().find(|device| device.name == attachment.name).unwrap_or(&named);
             let rule = successor(before, attachment.rule, rules, device, attachment.way);
@@ -101,7 +101,7 @@ impl Slots {
     }
 
     /// The used slots.
-    pub fn iter(&self) -> impl Iterator<Item = &Attachment> {
+    pub fn iter(&self) -> impl Iterator<Item = &Attachment> + Clone {
         self.0.iter().flatten()
     }
 

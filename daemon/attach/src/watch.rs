@@ -272,6 +272,12 @@ impl Watched {
         self.was_wrong_before
     }
 
+    /// How long it may have seen no packets in the open window. What it missed then is accounted for elsewhere.
+    pub fn take_blind(&mut self) -> Duration {
+        self.is_doubtful = false;
+        [&mut self.blind, &mut self.obscured, &mut self.unchecked].map(std::mem::take).into_iter().sum()
+    }
+
     /// Whether it may have been blind in the open window.
     pub const fn was_wrong(&self) -> bool {
         !self.blind.is_zero() || !self.obscured.is_zero() || !self.unchecked.is_zero()

@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use tracing::{debug, warn};
 use weir_common::{
     control::Feeds,
-    ledger::{Counters, Ledger, Tally},
+    ledger::{Counters, Ledger},
 };
 use weir_config::interface::Way;
 use weir_datapath::{edge::Edge, interface::MeasuredInterface, kept::SlotState, syscall::Hook};
@@ -79,7 +79,8 @@ impl Attachments<'_> {
             }
         }
         if let Some(shared) = &mut self.shared {
-            edge.miss(SharedSlot::SLOT, Tally::default(), shared.missed(&self.readings), false);
+            let missed = shared.missed(&self.readings);
+            edge.miss(SharedSlot::SLOT, missed.counted, missed.beyond, false);
         }
     }
 
@@ -93,7 +94,8 @@ impl Attachments<'_> {
                 (Some(trouble), _) => trouble,
                 // An interface that is measured only while it carries a default route may be gone.
                 _ if one.obtained == Obtained::Gone && self.rules[one.rule].is_named() => ABSENT,
-                (None, true) if one.watched.reason().is_none() => blind,
+                // An interface that has just come is no trouble: its ledger has what it carried before.
+                (None, true) if one.watched.reason().is_none() && one.arrived.is_none() => blind,
                 _ => return None,
             };
             Some(format!("{} ({}): {trouble}", one.name, one.way.name()))
@@ -124,8 +126,8 @@ impl Attachments<'_> {
     }
 
     /// What was measured in a window with these ledgers, by slot, and how completely. Frees the slots of interfaces
-    /// that are gone for good.
-    pub fn close(&mut self, ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
+    /// that are gone for good, unless it `keeps_slots` because some of their packets are still to come.
+    pub fn close(&mut self, ledgers: &[Ledger], keeps_slots: bool) -> Vec<MeasuredInterface> {
         let (mut all, held_up) = (Vec::new(), self.held_up());
         for slot in 0..self.slots.len() {
             let Some(place) = self.slots.get_mut(slot) else { continue };
@@ -158,7 +160,10 @@ impl Attachments<'_> {
                 && self.devices.iter().any(|device| device.name == attachment.name);
             let is_elsewhere = attachment.here().is_some() || attachment.nowhere.is_some();
             let is_over = !is_elsewhere && !is_going && !is_detached;
-            if attachment.is_leaving && !is_going || is_over && !self.rules[attachment.rule].is_named() {
+            let is_free = attachment.is_leaving && !is_going || is_over && !self.rules[attachment.rule].is_named();
+            if is_free && keeps_slots {
+                attachment.obtained = Obtained::Gone;
+            } else if is_free {
                 *place = None;
             }
         }

@@ -17,24 +17,12 @@ const ABSORBED_TOGETHER: usize = 256;
 pub struct RecordBatch {
     shard: Box<Shard>,
     records: Vec<Record>,
-    /// Whether it only keeps records, which another worker will absorb.
-    keeps: bool,
 }
 
 impl RecordBatch {
     /// Begins to fill `shard`.
     pub fn new(shard: Box<Shard>) -> Self {
-        Self { shard, records: Vec::with_capacity(ABSORBED_TOGETHER), keeps: false }
-    }
-
-    /// A batch that only keeps records; [`RecordBatch::kept`] returns them.
-    pub fn keeping(shard: Box<Shard>) -> Self {
-        Self { keeps: true, ..Self::new(shard) }
-    }
-
-    /// The records that were kept.
-    pub fn kept(&mut self) -> Vec<Record> {
-        if self.keeps { std::mem::take(&mut self.records) } else { Vec::new() }
+        Self { shard, records: Vec::with_capacity(ABSORBED_TOGETHER) }
     }
 
     /// Adds a record.
@@ -48,9 +36,6 @@ impl RecordBatch {
 
     /// Absorbs the waiting records.
     pub fn settle(&mut self, seen: &Seen) {
-        if self.keeps {
-            return;
-        }
         self.shard.absorb(&self.records, seen);
         self.records.clear();
     }
@@ -88,15 +73,18 @@ impl RecordBatch {
         }
     }
 
-    /// Continues with the shard of `next`, and returns the present shard with everything absorbed. `is_whole` says that
-    /// sampling left nothing out of its window.
+    /// Continues with the shard of `next`, and returns the present shard as [`RecordBatch::finish`] does.
     pub fn replace(&mut self, next: Self, seen: &Seen, is_whole: bool) -> Box<Shard> {
+        std::mem::replace(self, next).finish(seen, is_whole)
+    }
+
+    /// The shard with everything absorbed. `is_whole` says that sampling left nothing out of its window.
+    pub fn finish(mut self, seen: &Seen, is_whole: bool) -> Box<Shard> {
         self.settle(seen);
-        let mut shard = std::mem::replace(self, next).shard;
         if is_whole {
-            shard.count_drawn_once(seen);
+            self.shard.count_drawn_once(seen);
         }
-        shard.settle(seen);
-        shard
+        self.shard.settle(seen);
+        self.shard
     }
 }

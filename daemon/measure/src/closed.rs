@@ -1,12 +1,9 @@
 //! A window that one worker has closed: its sketches and exact counters.
 
-use std::sync::Arc;
-
-use weir_common::{ledger::Loss, record::Record};
+use weir_common::record::Record;
 use weir_datapath::edge::Edge;
 
 use super::{account::WorkerAccount, shard::Shard};
-use crate::question::Views;
 
 /// A window closed by one worker.
 pub struct Closed {
@@ -30,22 +27,6 @@ impl Closed {
     /// A window without late CPUs that needed no ring.
     pub const fn new(shard: Box<Shard>, edge: Edge) -> Self {
         Self { shard, edge, ring_peak: None, rate: 1, late: Vec::new(), is_of_programs: false, rest: Vec::new() }
-    }
-
-    /// Drops the records if the shard's sketches cannot be merged. That is so if the shard has another key than its
-    /// window, or answers other questions, because the part came so late that the day or the configuration has changed.
-    /// The records count as lost. Returns how many packets that affects.
-    pub fn give_up_other(&mut self, key_id: u64, views: &Arc<Views>) -> u64 {
-        if self.shard.key_id() == key_id && Arc::ptr_eq(self.shard.plan(), views) {
-            return 0;
-        }
-        let mut packets = 0;
-        for (counters, attributed) in self.edge.counters.iter_mut().zip(self.shard.attributed) {
-            counters.lost[Loss::RingFull as usize].add(attributed);
-            packets += attributed.packets;
-        }
-        self.shard.clear();
-        packets
     }
 
     /// Its exact numbers.
@@ -90,22 +71,7 @@ mod tests {
     use weir_sketch::hash::Key;
 
     use super::*;
-
-    #[test]
-    fn a_part_with_the_key_of_another_day_or_other_views_is_accounted_for_as_lost() {
-        let views = || Views::built_in(&Estimates::default(), 10);
-        let (asked, others, key) = (views(), views(), Key([1, 2]));
-        for (other_key, other_views) in [(Key([3, 4]), &asked), (key, &others)] {
-            let mut shard = Box::new(Shard::new(&Estimates::default(), &asked, key));
-            shard.attributed[1] = Tally::new(3, 300);
-            let mut closed = Closed::new(shard, Edge::empty(2));
-            assert_eq!(closed.give_up_other(key.id(), &asked), 0);
-            assert_eq!(closed.shard.attributed[1], Tally::new(3, 300));
-            assert_eq!(closed.give_up_other(other_key.id(), other_views), 3);
-            assert_eq!(closed.shard.attributed[1], Tally::default());
-            assert_eq!(closed.edge.counters[1].lost[Loss::RingFull as usize], Tally::new(3, 300));
-        }
-    }
+    use crate::question::Views;
 
     #[test]
     fn the_rate_of_the_last_draw_counts_only_where_it_left_something_out() {

@@ -3,7 +3,8 @@
 //! The width of a row's bounds shows a reader of reports how full a cell of a sketch is. A reader who also sends
 //! packets can learn a little about the key in each window. So this knowledge must not stay useful for long:
 //!
-//! - The key of a window is derived from the secret and from the UTC day on which the window begins.
+//! - The key of a window is derived from the secret and from the UTC day on which the window begins. While a worker is
+//!   late, the key stays: the worker still has records in sketches of the earlier key.
 //! - Which keys share a cell of a top list also depends on secret places. All shards of a window have the same places,
 //!   and each window has new ones. So knowledge about cells from a report is useless in the next window.
 //! - Each shard has new coins for its top lists in each window. Neither coins nor places are derived from the secret of
@@ -64,11 +65,25 @@ impl Keys {
         seen.clear_for(self.id());
     }
 
+    /// Whether a window that begins at `start` has another key than the latest one.
+    pub fn change_by(&self, start: Timestamp) -> bool {
+        of_day(&self.secret, start) != self.window
+    }
+
     /// Advances to the window that begins at `start`.
     ///
     /// The filter of seen flows may be rotated at this moment, so the new generation may have the key of either window.
     pub fn advance(&mut self, start: Timestamp, seen: &Seen) {
-        let before = std::mem::replace(&mut self.window, of_day(&self.secret, start));
+        self.advance_with(of_day(&self.secret, start), start, seen);
+    }
+
+    /// Advances to the window that begins at `start`, and keeps the key of the window before.
+    pub fn advance_with_same(&mut self, start: Timestamp, seen: &Seen) {
+        self.advance_with(self.window, start, seen);
+    }
+
+    fn advance_with(&mut self, key: Key, start: Timestamp, seen: &Seen) {
+        let before = std::mem::replace(&mut self.window, key);
         self.begin(start);
         let generations = seen.key_ids();
         self.earlier.retain(|key| *key != before && generations.contains(&key.id()));
@@ -191,6 +206,20 @@ mod tests {
         assert_eq!((keys.window, keys.earlier.len()), (second, 1), "a clock that was set back");
         keys.restart(at("2026-11-20T12:00:00Z"), &seen);
         assert_eq!((keys.window, keys.earlier.len(), seen.key_ids()), (first, 0, [first.id(); 2]));
+    }
+
+    #[test]
+    fn a_key_that_has_to_stay_changes_with_the_next_window() {
+        let mut keys = keys("2026-11-20T23:59:50Z");
+        let seen = Seen::with_capacity(1_000, 0.01, keys.id());
+        let (first, places, midnight) = (keys.window, keys.places, at("2026-11-21T00:00:00Z"));
+        assert!(keys.change_by(midnight) && !keys.change_by(at("2026-11-20T23:59:55Z")));
+        keys.advance_with_same(midnight, &seen);
+        assert_eq!((keys.window, keys.number, keys.earlier.len()), (first, 1, 0));
+        assert_ne!(keys.places, places, "only the key stays");
+        assert!(keys.change_by(at("2026-11-21T00:00:05Z")));
+        keys.advance(at("2026-11-21T00:00:05Z"), &seen);
+        assert_eq!((keys.window == first, keys.earlier.clone()), (false, vec![first]));
     }
 
     #[test]

@@ -110,10 +110,20 @@ impl Source for KernelSource<'_> {
 pub struct Batches<'a> {
     /// The batch of the window that is open or being closed.
     pub open: &'a mut RecordBatch,
-    /// The batch of the next window, while the window is being closed.
-    pub next: Option<&'a mut RecordBatch>,
+    /// Where records of the next window go.
+    pub next: Next<'a>,
     /// The filter of seen flows.
     pub seen: &'a Seen,
+}
+
+/// Where records of the next window go.
+pub enum Next<'a> {
+    /// There are none: the window is not being closed.
+    Nowhere,
+    /// Into the batch of that window.
+    Absorbed(&'a mut RecordBatch),
+    /// This is the last window. They are kept for the next weir.
+    Kept(&'a mut Vec<Record>),
 }
 
 /// The exact counters of a window that is being closed on some lanes.
@@ -400,7 +410,11 @@ impl Received {
             // A record of neither window is left out. The ledger then does not balance.
             let (batch, came) = match (record.key.epoch().wrapping_sub(epoch), later, &mut *next) {
                 (0, ..) | (1, Later::Same, _) => (&mut **open, &mut self.open),
-                (1, Later::Next, Some(next)) => (&mut **next, &mut self.next),
+                (1, Later::Next, Next::Absorbed(next)) => (&mut **next, &mut self.next),
+                (1, Later::Next, Next::Kept(kept)) => {
+                    kept.push(*record);
+                    continue;
+                }
                 _ => continue,
             };
             batch.push(record, seen);

@@ -20,6 +20,8 @@ pub enum Order {
     Close(CloseOrder),
     /// Read the open window.
     Read(ReadOrder),
+    /// Answer at once. The coordinator asks this before all shards change.
+    Answer(Sender<()>),
 }
 
 /// Orders a worker to read its open window without closing it.
@@ -42,12 +44,11 @@ impl ReadOrder {
 
 /// Orders a worker to close its window.
 pub struct CloseOrder {
-    /// The empty shard for the next window.
-    pub spare: Box<Shard>,
+    /// The empty shard for the next window. `None` if this is the last window: then the worker reads nothing more and
+    /// leaves the rest to the next weir.
+    pub spare: Option<Box<Shard>>,
     /// The changes from the next window on, if any.
     pub change: Option<Change>,
-    /// Whether this is the last window. Then the worker reads nothing more and leaves the rest to the next weir.
-    pub is_last: bool,
 }
 
 /// The changes of a new configuration for the threads that measure, besides their shards.

@@ -67,7 +67,7 @@ impl Reader {
         self.inbox.waker.clone()
     }
 
-    /// Reads until the sender of the orders is gone.
+    /// Reads until the last window, or until the sender of the orders is gone.
     ///
     /// # Errors
     ///
@@ -86,10 +86,15 @@ impl Reader {
             // One wake-up may stand for two orders.
             loop {
                 match orders.try_recv() {
-                    Ok(Order::Close(CloseOrder { spare, change, is_last: _ })) => {
-                        // Commands that came before the order belong to the closing window.
-                        self.obey()?;
-                        let window = self.close(spare)?;
+                    Ok(Order::Close(CloseOrder { spare: None, .. })) => {
+                        let cut = self.settle()?;
+                        // If nobody receives it, weir is ending anyway.
+                        let _ = closed.send(self.control.end(self.aggregator.close_last(&cut)));
+                        return Ok(());
+                    }
+                    Ok(Order::Close(CloseOrder { spare: Some(spare), change })) => {
+                        let cut = self.settle()?;
+                        let window = self.control.end(self.aggregator.close(spare, &cut));
                         // A reader gets interfaces with their taps.
                         if let Some(Change { interfaces: _, sampling }) = change
                             && let Some(rate) = self.control.change(&sampling)
@@ -101,6 +106,8 @@ impl Reader {
                         }
                     }
                     Ok(Order::Read(order)) => order.answer(self.aggregator.read(&order.wanted, &self.control)),
+                    // The coordinator may have given up waiting.
+                    Ok(Order::Answer(reply)) => drop(reply.try_send(())),
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return Ok(()),
                 }
@@ -129,7 +136,10 @@ impl Reader {
         Ok(())
     }
 
-    fn close(&mut self, spare: Box<Shard>) -> Result<Closed, WorkerError> {
+    /// Measures what belongs to the window that ends now. Returns its seconds.
+    fn settle(&mut self) -> Result<WindowSeconds, WorkerError> {
+        // Commands that came before the order belong to that window.
+        self.obey()?;
         let now = clock::now();
         let cut = WindowSeconds::at(since_epoch(now), now.monotonic.saturating_sub(self.begun));
         self.begun = now.monotonic;
@@ -140,10 +150,7 @@ impl Reader {
         for tap in &mut self.taps {
             settle(tap, &mut self.aggregator)?;
         }
-        let mut window = self.aggregator.close(spare, &cut);
-        let rates = self.control.end_window(window.edge.sampling);
-        window.sampled_at(self.control.rate(), rates);
-        Ok(window)
+        Ok(cut)
     }
 
     /// Reads the statistics of all taps from time to time, and sets the sampling rate accordingly.

@@ -10,7 +10,7 @@ use weir_system::clock;
 use super::{
     batch::RecordBatch,
     closed::Closed,
-    lane::{Batches, Lane, Source, Sum},
+    lane::{Batches, Lane, Next, Source, Sum},
     open::{Content, OpenRequest},
     sampling_control::SamplingControl,
     shard::Shard,
@@ -19,6 +19,8 @@ use super::{
 /// How long a CPU may take to count a packet before its part of the window is late. Counting takes a millionth of that,
 /// unless something interrupts the CPU, such as a real-time task on a real-time kernel.
 const LATE: Duration = Duration::from_millis(100);
+/// The same for the last window: no later one can have the rest of its packets.
+const LATE_AT_THE_END: Duration = Duration::from_secs(2);
 /// How long to leave such a CPU alone between two tries.
 const PAUSE: Duration = Duration::from_micros(20);
 
@@ -59,7 +61,7 @@ impl<S: Source> RingAggregator<S> {
         let Self { lanes, batch, seen, .. } = self;
         let mut all = Drained { fill: 0.0, more: false };
         for lane in lanes {
-            let drained = lane.drain(&mut Batches { open: batch, next: None, seen });
+            let drained = lane.drain(&mut Batches { open: batch, next: Next::Nowhere, seen });
             all = Drained { fill: all.fill.max(drained.fill), more: all.more | drained.more };
         }
         batch.settle(seen);
@@ -77,7 +79,7 @@ impl<S: Source> RingAggregator<S> {
         let Self { lanes, sum, batch, seen } = self;
         if matches!(wanted, OpenRequest::Keys) {
             for lane in lanes.iter_mut() {
-                lane.collect(&mut Batches { open: batch, next: None, seen }, sum)?;
+                lane.collect(&mut Batches { open: batch, next: Next::Nowhere, seen }, sum)?;
             }
         }
         let (mut edge, mut is_late) = (sum.edge.clone(), false);
@@ -93,7 +95,7 @@ impl<S: Source> RingAggregator<S> {
     ///
     /// The kernel refused to run `flush`.
     pub fn close(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
-        self.close_into(RecordBatch::new(spare))
+        self.close_while(spare, waiting(LATE))
     }
 
     /// Closes the last window on all CPUs. Records of a later window are not absorbed, but handed over with it.
@@ -101,31 +103,36 @@ impl<S: Source> RingAggregator<S> {
     /// # Errors
     ///
     /// As for [`RingAggregator::close`].
-    pub fn close_last(&mut self, spare: Box<Shard>) -> Result<Closed, KernelError> {
-        let closed = self.close_into(RecordBatch::keeping(spare))?;
-        Ok(Closed { rest: self.batch.kept(), ..closed })
+    pub fn close_last(self) -> Result<Closed, KernelError> {
+        self.close_last_while(waiting(LATE_AT_THE_END))
     }
 
-    fn close_into(&mut self, next: RecordBatch) -> Result<Closed, KernelError> {
-        let start = clock::now().monotonic;
-        self.close_while(next, || {
-            std::thread::sleep(PAUSE);
-            clock::now().monotonic.saturating_sub(start) < LATE
-        })
+    fn close_while(&mut self, spare: Box<Shard>, wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
+        let mut next = RecordBatch::new(spare);
+        let ended = self.close_lanes(Next::Absorbed(&mut next), wait)?;
+        let Self { sum, batch, seen, .. } = self;
+        next.settle(seen);
+        let edge = sum.take();
+        let shard = batch.replace(next, seen, !edge.has_left_out());
+        Ok(ended.with(Closed::new(shard, edge)))
     }
 
-    /// Closes the window. When every open lane is busy, `wait` waits a little and returns whether to try again.
-    fn close_while(&mut self, mut next: RecordBatch, mut wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
+    fn close_last_while(mut self, wait: impl FnMut() -> bool) -> Result<Closed, KernelError> {
+        let mut rest = Vec::new();
+        let ended = self.close_lanes(Next::Kept(&mut rest), wait)?;
+        let edge = self.sum.take();
+        let shard = self.batch.finish(&self.seen, !edge.has_left_out());
+        Ok(ended.with(Closed { rest, ..Closed::new(shard, edge) }))
+    }
+
+    /// Closes the window on all CPUs. When every open lane is busy, `wait` waits a little and returns whether to try
+    /// again.
+    fn close_lanes(&mut self, next: Next<'_>, mut wait: impl FnMut() -> bool) -> Result<EndedLanes, KernelError> {
         // Drain once, not until the rings are empty, because under load they never are.
         self.drain();
         let Self { lanes, sum, batch, seen } = self;
-        let mut batches = Batches { open: batch, next: Some(&mut next), seen };
-        let (mut late, mut ring_peak) = (Vec::new(), 0_f64);
-        let mut end = |lane: &mut Lane<S>, sum: &mut Sum| {
-            let part = lane.end(sum);
-            late.extend((!part.is_whole).then(|| lane.cpu()));
-            ring_peak = ring_peak.max(part.ring_peak);
-        };
+        let mut batches = Batches { open: batch, next, seen };
+        let mut ended = EndedLanes { late: Vec::new(), ring_peak: 0.0 };
         for one in lanes.iter_mut() {
             one.begin_close();
         }
@@ -134,7 +141,7 @@ impl<S: Source> RingAggregator<S> {
             let (mut is_done, mut moves) = (true, false);
             for lane in lanes.iter_mut().filter(|lane| !lane.is_ended()) {
                 match lane.close(&mut batches, sum)? {
-                    Flush::Done => end(lane, sum),
+                    Flush::Done => ended.end(lane, sum),
                     state => {
                         is_done = false;
                         moves |= state == Flush::Again;
@@ -146,12 +153,39 @@ impl<S: Source> RingAggregator<S> {
             }
         }
         for lane in lanes.iter_mut().filter(|lane| !lane.is_ended()) {
-            end(lane, sum);
+            ended.end(lane, sum);
         }
-        next.settle(seen);
-        let edge = sum.take();
-        let shard = batch.replace(next, seen, !edge.has_left_out());
-        Ok(Closed { ring_peak: Some(ring_peak), late, is_of_programs: true, ..Closed::new(shard, edge) })
+        Ok(ended)
+    }
+}
+
+/// Waits a little at each call. Returns whether less than `patience` has passed since the first call.
+fn waiting(patience: Duration) -> impl FnMut() -> bool {
+    let start = clock::now().monotonic;
+    move || {
+        std::thread::sleep(PAUSE);
+        clock::now().monotonic.saturating_sub(start) < patience
+    }
+}
+
+/// The lanes whose window has ended.
+struct EndedLanes {
+    /// The CPUs whose part of it is incomplete.
+    late: Vec<u32>,
+    /// The highest fill of any ring, 0 to 1.
+    ring_peak: f64,
+}
+
+impl EndedLanes {
+    fn end<S: Source>(&mut self, lane: &mut Lane<S>, sum: &mut Sum) {
+        let part = lane.end(sum);
+        self.late.extend((!part.is_whole).then(|| lane.cpu()));
+        self.ring_peak = self.ring_peak.max(part.ring_peak);
+    }
+
+    fn with(self, closed: Closed) -> Closed {
+        let Self { late, ring_peak } = self;
+        Closed { ring_peak: Some(ring_peak), late, is_of_programs: true, ..closed }
     }
 }
 
@@ -245,7 +279,7 @@ pub(super) mod tests {
     }
 
     fn close(aggregator: &mut RingAggregator<Script>) -> Closed {
-        aggregator.close_while(RecordBatch::new(shard()), || panic!("nothing is busy")).unwrap()
+        aggregator.close_while(shard(), || panic!("nothing is busy")).unwrap()
     }
 
     fn ledger(closed: &Closed) -> Ledger {
@@ -283,7 +317,7 @@ pub(super) mod tests {
     fn after_the_last_window_records_of_a_later_one_are_handed_over_and_not_absorbed() {
         // More records than are absorbed together.
         let later: Vec<_> = (1..=600).collect();
-        let mut aggregator = aggregator([Script {
+        let aggregator = aggregator([Script {
             runs: [
                 (Flush::Again, records(0, &[400]), (0.1, [records(1, &later), records(0, &[500])].concat())),
                 (Flush::Done, vec![], (0.0, records(1, &[2_000]))),
@@ -292,7 +326,7 @@ pub(super) mod tests {
             edges: [edge(Tally::new(2, 900))].into(),
             ..Script::default()
         }]);
-        let last = aggregator.close_last(shard()).unwrap();
+        let last = aggregator.close_last().unwrap();
         assert!(ledger(&last).balances() && last.shard.total == Tally::new(2, 900));
         assert_eq!(last.rest, [records(1, &later), records(1, &[2_000])].concat());
     }
@@ -420,7 +454,7 @@ pub(super) mod tests {
             edges: [with_loss, edge(Tally::new(1, 200))].into(),
             ..Script::default()
         }]);
-        let windows = [(); 3].map(|()| aggregator.close_while(RecordBatch::new(shard()), || false).unwrap());
+        let windows = [(); 3].map(|()| aggregator.close_while(shard(), || false).unwrap());
         assert!(windows.iter().all(|window| ledger(window).balances()));
         let seen = windows.map(|window| ledger(&window).counters.seen);
         assert_eq!(seen, [Tally::new(1, 100), Tally::new(3, 310 + LOST), Tally::default()]);
@@ -447,7 +481,7 @@ pub(super) mod tests {
         let mut aggregator = RingAggregator::new(filter, 3, shard());
         aggregator.add(late);
         let packets = [(); 2].map(|()| {
-            let closed = aggregator.close_while(RecordBatch::new(shard()), || false).unwrap();
+            let closed = aggregator.close_while(shard(), || false).unwrap();
             closed.edge.counters.iter().map(|counters| counters.seen.packets).collect::<Vec<_>>()
         });
         assert_eq!(packets, [[0, 1, 2], [0, 0, 0]], "seen once, and in the window of their records");
@@ -508,7 +542,7 @@ pub(super) mod tests {
         let mut windows = Vec::new();
         for _ in 0..4 {
             let mut waits = 0;
-            let closed = aggregator.close_while(RecordBatch::new(shard()), || {
+            let closed = aggregator.close_while(shard(), || {
                 waits += 1;
                 waits < 2
             });

@@ -10,6 +10,8 @@ use std::time::Duration;
 use weir_common::sampling::RATE_MAX;
 use weir_config::{Packets, Sampling};
 
+use super::closed::Closed;
+
 /// If the ring is this full, 0 to 1, fewer packets are taken.
 const FULL: f64 = 0.5;
 /// If the ring was never fuller than this, more packets are taken.
@@ -94,11 +96,18 @@ impl SamplingControl {
     /// rate of draws that continue into the next window.
     ///
     /// Records alone do not show the rate: a draw may take a packet that has no record.
-    pub fn end_window(&mut self, pending: (u32, u32)) -> (u32, u32) {
+    fn end_window(&mut self, pending: (u32, u32)) -> (u32, u32) {
         // At a rate of 1, a draw leaves nothing out, or there was no draw.
         let drawn = |rate: u32| if rate > 1 { rate } else { self.rate };
         let (least, most) = (drawn(pending.0), drawn(pending.1));
         std::mem::replace(&mut self.in_force, (self.rate.min(least), self.rate.max(most)))
+    }
+
+    /// The window that ends now, with the rates in force.
+    pub fn end(&mut self, mut window: Closed) -> Closed {
+        let rates = self.end_window(window.edge.sampling);
+        window.sampled_at(self.rate, rates);
+        window
     }
 
     /// Whether the rate ever changes.

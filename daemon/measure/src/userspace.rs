@@ -71,4 +71,12 @@ impl UserspaceAggregator {
         let shard = batch.replace(RecordBatch::new(spare), seen, !edge.has_left_out());
         Closed { rate: program.rate(), ..Closed::new(shard, edge) }
     }
+
+    /// Closes the last window.
+    pub fn close_last(self, cut: &WindowSeconds) -> Closed {
+        let Self { mut program, mut batch, seen } = self;
+        let edge = program.close(cut, |record| batch.push(record, &seen));
+        let shard = batch.finish(&seen, !edge.has_left_out());
+        Closed { rate: program.rate(), ..Closed::new(shard, edge) }
+    }
 }

@@ -95,19 +95,25 @@ pub fn run<S: Source>(
         // One wake-up may stand for two orders.
         loop {
             match orders.try_recv() {
-                Ok(Order::Close(CloseOrder { spare, change, is_last })) => {
-                    let mut window = if is_last { aggregator.close_last(spare) } else { aggregator.close(spare) }?;
-                    let rates = throttle.control.end_window(window.edge.sampling);
-                    window.sampled_at(throttle.control.rate(), rates);
+                Ok(Order::Close(CloseOrder { spare: None, .. })) => {
+                    let window = throttle.control.end(aggregator.close_last()?);
+                    // If nobody receives it, weir is ending anyway.
+                    let _ = closed.send(window);
+                    return Ok(());
+                }
+                Ok(Order::Close(CloseOrder { spare: Some(spare), change })) => {
+                    let window = throttle.control.end(aggregator.close(spare)?);
                     if let Some(Change { interfaces, sampling }) = change {
                         aggregator.provide(interfaces);
                         throttle.change(&sampling, aggregator.cpus())?;
                     }
-                    if closed.send(window).is_err() || is_last {
+                    if closed.send(window).is_err() {
                         return Ok(());
                     }
                 }
                 Ok(Order::Read(order)) => order.answer(aggregator.read(&order.wanted, &throttle.control)?),
+                // The coordinator may have given up waiting.
+                Ok(Order::Answer(reply)) => drop(reply.try_send(())),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Ok(()),
             }
@@ -172,7 +178,7 @@ mod tests {
     }
 
     fn close(is_last: bool) -> Order {
-        Order::Close(CloseOrder { spare: shard(), change: None, is_last })
+        Order::Close(CloseOrder { spare: (!is_last).then(shard), change: None })
     }
 
     fn drained(fill: f64, more: bool) -> Drained {

@@ -207,7 +207,7 @@ impl Router {
             late_packets: None,
             untimed_packets: None,
         };
-        self.closing.advance(second(next));
+        self.closing.advance(second(next), false);
         let report = self.closing.report(&mut closed, span, Vec::new(), None, account, Vec::new()).unwrap();
         let time = |second: i64| Duration::from_secs(second.unsigned_abs());
         self.closing.rotate(Times { span, begin: time(start), end: time(start + SECONDS as i64) });

@@ -466,7 +466,7 @@ impl Run<'_> {
     /// Closes and reports a window. The next one starts at `next_ns`.
     fn close(&mut self, over: ReplayWindow, next_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         let mut spare = self.spare.take().expect("the shard comes back at the end of each call");
-        self.closing.advance(time(next_ns));
+        self.closing.advance(time(next_ns), false);
         self.closing.keys.equip(&mut spare);
         let mut window = [datapath.close(spare, &self.cut(over, next_ns))?];
         let times = Times {

@@ -86,10 +86,15 @@ impl Closing {
         }
     }
 
-    /// Ends a window. From now on [`Keys::equip`] prepares shards for the window that begins at `next`.
-    pub fn advance(&mut self, next: Timestamp) {
+    /// Ends a window. From now on [`Keys::equip`] prepares shards for the window that begins at `next`. If that window
+    /// has to keep the key, it gets the key of the day with a later one.
+    pub fn advance(&mut self, next: Timestamp, keeps_key: bool) {
         self.key_id = self.keys.id();
-        self.keys.advance(next, &self.seen);
+        if keeps_key {
+            self.keys.advance_with_same(next, &self.seen);
+        } else {
+            self.keys.advance(next, &self.seen);
+        }
         self.exporter.expect(next);
     }
 

@@ -66,7 +66,9 @@ pub struct WindowEnd {
     pub span: Span,
     /// When the next one begins.
     pub next: Moment,
-    /// How long to wait for the workers.
+    /// Whether the next one may have another key. Then every worker has just answered.
+    pub may_change: bool,
+    /// How long to wait for the workers, unless all shards change.
     pub patience: Duration,
     /// The traffic of each interface in each second of the window.
     pub rates: Vec<Rates>,
@@ -96,24 +98,28 @@ impl Measuring<'_, '_> {
         upcoming: Option<&Prepared>,
         sinks: impl FnOnce() -> Vec<SinkMetrics>,
     ) -> Result<Ended, MeasureError> {
-        let WindowEnd { span, next, patience, rates } = end;
+        let WindowEnd { span, next, may_change, patience, rates } = end;
         self.forget_last(config);
+        // Shards of the old kind cannot be merged later. So none is left behind.
+        let changes = upcoming.is_some() || may_change && self.closing.keys.change_by(next.wall);
+        let patience = if changes { Duration::MAX } else { patience };
         let change = upcoming.map(|upcoming| self.make_ready(upcoming));
         // Flows are also forgotten while the machine sleeps, so this clock includes that time.
         let now = clock::since_boot();
         let times = Times { span, begin: now.saturating_sub(span.length), end: now };
         let emptied = self.closing.rotate(times);
-        self.closing.advance(next.wall);
+        self.closing.advance(next.wall, !may_change);
         let mut window = self.workers.close(patience, change, |spare| self.closing.keys.equip(spare))?;
         let late = self.late_cpus(&window);
         self.note_for_the_next_weir(&mut window.closed);
         self.add_sums(&mut window.closed, rates, span.length);
-        self.drop_other_keys(config, &mut window.closed);
         if let Some(next) = upcoming {
             self.closing.alerts.part_from(&next.config.alerts.rules, &next.views);
         }
         let Self { attachments, closing, .. } = self;
-        let account = |ledgers: &[Ledger]| account(attachments, config, ledgers);
+        // Records that are still to come belong to the interfaces that had the slots until now.
+        let keeps_slots = !late.is_empty() || !window.late.is_empty();
+        let account = |ledgers: &[Ledger]| account(attachments, config, ledgers, keeps_slots);
         let report = closing.report(&mut window.closed, span, late, emptied, account, sinks())?;
         // Mask addresses before anything is published to sinks, the webhook, the log, or clients.
         let report = sink::of_report(config.addresses, report);
@@ -181,7 +187,11 @@ impl Measuring<'_, '_> {
         let late: BTreeSet<u32> = late.chain(window.closed.iter().flat_map(|closed| closed.late.clone())).collect();
         let late = Vec::from_iter(late);
         if !window.late.is_empty() || !late.is_empty() {
-            warn!(cpus = ?late, "these CPUs are late: the rest of their packets will be in a later report");
+            let rest = match self.handover {
+                None if self.workers.is_last() => "is in no report",
+                _ => "will be in a later report",
+            };
+            warn!(cpus = ?late, "these CPUs are late: the rest of their packets {rest}");
         }
         late
     }
@@ -211,25 +221,6 @@ impl Measuring<'_, '_> {
         self.attachments.compare(&counted, length, &mut first.edge);
     }
 
-    /// Drops parts that were measured with another key or other views. They cannot be merged, so their packets are
-    /// lost.
-    fn drop_other_keys(&mut self, config: &Config, parts: &mut [Closed]) {
-        let closing = &mut self.closing;
-        for closed in parts {
-            let packets = closed.give_up_other(closing.key_id, &closing.views);
-            if packets > 0 {
-                warn!(
-                    packets,
-                    "a CPU was so late that the daily key or the configuration has changed meanwhile: its packets count \
-                     as lost"
-                );
-            }
-            if !Arc::ptr_eq(closed.shard.plan(), &closing.views) {
-                closed.shard = closing.keys.shard(&config.estimates, &closing.views);
-            }
-        }
-    }
-
     /// Keeps the merged part for queries, and gives the other shards back to the workers, for the configuration of the
     /// next window.
     fn keep(&mut self, report: &Report, parts: Vec<Closed>, config: &Config, upcoming: Option<&Prepared>) {
@@ -243,8 +234,13 @@ impl Measuring<'_, '_> {
 }
 
 /// The measured interfaces of a window with these ledgers; logs which packets are missing.
-fn account(attachments: &mut Attachments<'_>, config: &Config, ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
-    let mut interfaces = attachments.close(ledgers);
+fn account(
+    attachments: &mut Attachments<'_>,
+    config: &Config,
+    ledgers: &[Ledger],
+    keeps_slots: bool,
+) -> Vec<MeasuredInterface> {
+    let mut interfaces = attachments.close(ledgers, keeps_slots);
     for interface in &mut interfaces {
         if interface.mode == Obtained::Gone.name() && config.means_only_by_route(&interface.name) {
             interface.mode = NO_ROUTE;

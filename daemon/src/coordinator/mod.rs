@@ -35,7 +35,7 @@ pub use self::{measuring::Measuring, publisher::Publisher};
 use self::{
     measuring::{Ended, WindowEnd},
     readings::{Now, Readings},
-    schedule::{LookSchedule, look_patience, patience, since_second},
+    schedule::{LookSchedule, brief_patience, patience, since_second},
 };
 use crate::{
     control::{Control, Order},
@@ -282,9 +282,9 @@ impl Coordinator<'_, '_> {
         let attachments = &mut self.measuring.attachments;
         for one in news {
             match one {
-                News::Deleted(ifindex) => attachments.note_gone(ifindex, Departure::Deleted, None),
-                News::Moved(ifindex, counts) => attachments.note_gone(ifindex, Departure::Moved, counts),
-                News::Reported(ifindex, counts) => attachments.note_reported(ifindex, counts),
+                News::Deleted(device) => attachments.note_left(&device, Departure::Deleted),
+                News::Moved(device) => attachments.note_left(&device, Departure::Moved),
+                News::Described(device) => attachments.note_device(&device),
                 News::Missed => attachments.note_missed(),
                 News::Changed => {}
             }
@@ -356,19 +356,20 @@ impl Coordinator<'_, '_> {
 
     /// Ends the window on time. A new configuration takes effect with the next one.
     fn end_window(&mut self, state: &mut LoopState, now: Moment) -> Result<(), MeasureError> {
-        let next = self.pending.take();
         let before = self.config.report.interval;
-        let interval = next.as_ref().map_or(&self.config, |next| &next.config).report.interval;
         let span;
         (span, state.window) = state.window.advance(now, before);
+        let may_change = self.may_change(state.window.start(), brief_patience(before));
+        let next = self.pending.take_if(|_| may_change);
+        let interval = next.as_ref().map_or(&self.config, |next| &next.config).report.interval;
         if interval != before {
             state.window = state.window.realigned(interval);
         }
         warn_of_step(span.clock_step);
         warn_of_length(span.length, before, !self.measuring.closing.alerts.is_empty());
-        self.measuring.attachments.look(look_patience(before), false);
+        self.measuring.attachments.look(brief_patience(before), false);
         let (next_begin, patience) = (state.window.begin(), patience(before.min(interval)));
-        let end = WindowEnd { span, next: next_begin, patience, rates: state.pulse.close() };
+        let end = WindowEnd { span, next: next_begin, may_change, patience, rates: state.pulse.close() };
         state.is_alive = self.report(end, next.as_ref())?;
         state.seconds.begin();
         state.readings.end_window();
@@ -380,12 +381,26 @@ impl Coordinator<'_, '_> {
         Ok(())
     }
 
+    /// Whether the window that begins at `begin` may have another configuration or another key than the one before.
+    /// That needs all shards to change together: a worker that is late still has records in a shard of the old kind,
+    /// which could not be merged with the others any more.
+    fn may_change(&mut self, begin: Timestamp, patience: Duration) -> bool {
+        let Measuring { workers, closing, .. } = &mut self.measuring;
+        let changes_key = closing.keys.change_by(begin);
+        if self.pending.is_none() && !changes_key || workers.all_answer(patience) {
+            return true;
+        }
+        let what = if self.pending.is_some() { "the new configuration" } else { "the key of the new day" };
+        warn!("a worker is late: {what} waits for the end of the next window");
+        false
+    }
+
     /// Detaches, unless the next weir takes over, and reports what was measured so far.
     fn end_last_window(&mut self, mut state: LoopState) -> Result<(), MeasureError> {
         info!("stopping: closing and reporting the last window");
         notify(&[NotifyState::Stopping]);
         let Measuring { attachments, workers, handover, .. } = &mut self.measuring;
-        attachments.look(look_patience(self.config.report.interval), true);
+        attachments.look(brief_patience(self.config.report.interval), true);
         if handover.is_none() {
             let time = MORE_TIME + GRACE_PERIOD * attachments.links() as u32;
             notify(&[NotifyState::ExtendTimeoutUsec(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))]);
@@ -398,7 +413,7 @@ impl Coordinator<'_, '_> {
         let now = clock::now();
         let (span, rates) = (state.window.cut(now), state.pulse.close());
         self.measuring.closing.exporter.end();
-        self.report(WindowEnd { span, next: now, patience: LAST_PATIENCE, rates }, None).map(drop)
+        self.report(WindowEnd { span, next: now, may_change: false, patience: LAST_PATIENCE, rates }, None).map(drop)
     }
 
     /// Closes the window and publishes its report. Returns whether any worker has measured.
@@ -477,7 +492,11 @@ fn warn_of_length(length: Duration, interval: Duration, has_alerts: bool) {
             seconds = length.as_secs_f64(),
             interval_s = interval.as_secs_f64(),
             "weir was delayed, and this window is longer than the interval{}",
-            if has_alerts { ": this window neither raises nor ends an alert" } else { "" }
+            if has_alerts {
+                ": an alert begins in it only if a shorter window would raise it, too, and none ends"
+            } else {
+                ""
+            }
         );
     }
 }

@@ -375,8 +375,10 @@ mod tests {
         for order in orders {
             match order {
                 Order::Close(CloseOrder { spare, .. }) => {
+                    let spare = spare.expect("it is not the last window");
                     closed.send(Closed::new(std::mem::replace(&mut shard, spare), Edge::empty(1))).unwrap();
                 }
+                Order::Answer(reply) => reply.send(()).unwrap(),
                 Order::Read(order) => {
                     count.fetch_add(1, Ordering::Relaxed);
                     let mut edge = Edge::empty(1);

@@ -8,8 +8,8 @@ use weir_system::clock::Moment;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The minimum time between two checks of all interfaces, however many events arrive.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// How long the end of a window may wait for a check of the attachments, at most.
-const LOOK_PATIENCE_MAX: Duration = Duration::from_millis(200);
+/// How long the end of a window may wait before it begins, at most.
+const BRIEF_PATIENCE_MAX: Duration = Duration::from_millis(200);
 /// How long the end of a window may wait for a worker, at most.
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
 
@@ -18,9 +18,10 @@ pub fn patience(interval: Duration) -> Duration {
     (interval / 2).min(PATIENCE_MAX)
 }
 
-/// How long the end of a window waits for a check of the attachments: too short to be noticed.
-pub fn look_patience(interval: Duration) -> Duration {
-    (interval / 5).min(LOOK_PATIENCE_MAX)
+/// How long the end of a window waits for a check of the attachments, or for workers to answer before all shards
+/// change: too short to be noticed.
+pub fn brief_patience(interval: Duration) -> Duration {
+    (interval / 5).min(BRIEF_PATIENCE_MAX)
 }
 
 /// The time since the last full second of the wall clock.

@@ -99,15 +99,16 @@ pub struct XdpProgram {
 }
 
 /// What happened to an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The interface with this index was deleted.
-    Deleted(u32),
-    /// The interface with this index has moved to another network namespace, with these own counts.
-    Moved(u32, Option<[Tally; 2]>),
-    /// The interface with this index is new or has changed, and has these own counts.
-    Reported(u32, Option<[Tally; 2]>),
-    /// Something else about an interface has changed.
+    /// This interface was deleted, with these counts. They may be incomplete: those of a veth lack what its peer had
+    /// counted.
+    Deleted(Box<Device>),
+    /// This interface has moved to another network namespace, with these counts.
+    Moved(Box<Device>),
+    /// This interface is new, or its description has changed.
+    Described(Box<Device>),
+    /// Something else about the interfaces has changed.
     Changed,
     /// So much happened that the kernel could not report everything.
     Missed,
@@ -283,22 +284,17 @@ fn read_news(message: &Message<'_>) -> Option<News> {
         // When a port leaves a bridge, the kernel sends the same message, but with the bridge's address family.
         RTM_DELLINK if message.body.first() == Some(&0) => {
             let ifindex = word(message.body, 4)?;
-            let attributes = message.body.get(LINK_BYTES..)?;
-            let has_moved = value(attributes, IFLA_NEW_NETNSID).is_some();
-            // The last counts of a deleted interface may be incomplete: those of a veth lack what its peer had counted.
-            Some(if has_moved { News::Moved(ifindex, counts_in(attributes)) } else { News::Deleted(ifindex) })
+            let has_moved = value(message.body.get(LINK_BYTES..)?, IFLA_NEW_NETNSID).is_some();
+            let device = read_device(message.body).unwrap_or_else(|| Device { ifindex, ..Device::default() });
+            Some(if has_moved { News::Moved(device.into()) } else { News::Deleted(device.into()) })
         }
+        // Messages about the ports of a bridge have another family, and no counts.
         RTM_NEWLINK if message.body.first() == Some(&0) => {
-            Some(News::Reported(word(message.body, 4)?, counts_in(message.body.get(LINK_BYTES..)?)))
+            Some(read_device(message.body).map_or(News::Changed, |device| News::Described(device.into())))
         }
         RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR => Some(News::Changed),
         _ => None,
     }
-}
-
-/// An interface's own counts, from the attributes of a message about it.
-fn counts_in(attributes: &[u8]) -> Option<[Tally; 2]> {
-    read_counts(value(attributes, IFLA_STATS64)?)
 }
 
 /// Parses the address in an `RTM_NEWADDR`.
@@ -494,13 +490,20 @@ mod tests {
     #[test]
     fn kinds_of_news_are_distinguished() {
         let tell = |bytes: &[u8]| messages(bytes).find_map(|message| read_news(&message));
-        assert_eq!(tell(&told(RTM_DELLINK, 0, &[])), Some(News::Deleted(7)));
+        let unnamed = Box::new(Device { ifindex: 7, ..Device::default() });
+        assert_eq!(tell(&told(RTM_DELLINK, 0, &[])), Some(News::Deleted(unnamed.clone())));
         let moved = told(RTM_DELLINK, 0, &[attribute(IFLA_NEW_NETNSID, &3_u32.to_ne_bytes())]);
-        assert_eq!(tell(&moved), Some(News::Moved(7, None)));
-        assert_eq!(tell(&told(RTM_DELLINK, 7, &[])), Some(News::Changed), "the port left a bridge");
-        assert_eq!(tell(&told(RTM_NEWLINK, 7, &[])), Some(News::Changed), "the port of a bridge has changed");
+        assert_eq!(tell(&moved), Some(News::Moved(unnamed)));
+        let counters: Vec<u8> = (11_u64..15).flat_map(u64::to_ne_bytes).collect();
+        let last = [attribute(IFLA_IFNAME, b"ppp0\0"), attribute(IFLA_STATS64, &counters)];
         let counts = Some([Tally::new(11, 13), Tally::new(12, 14)]);
-        assert_eq!(tell(&a_vlan()), Some(News::Reported(7, counts)));
+        match tell(&told(RTM_DELLINK, 0, &last)) {
+            Some(News::Deleted(device)) => assert_eq!((device.name.as_str(), device.counts), ("ppp0", counts)),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(tell(&told(RTM_DELLINK, 7, &[])), Some(News::Changed), "the port left a bridge");
+        assert!(matches!(tell(&a_vlan()), Some(News::Described(device)) if device.name == "wan0.7"));
+        assert_eq!(tell(&told(RTM_NEWLINK, 7, &[])), Some(News::Changed), "a port of a bridge");
         assert_eq!(tell(&told(DONE, 0, &[])), None);
     }
 

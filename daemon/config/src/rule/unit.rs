@@ -34,7 +34,7 @@ pub struct Unit {
     /// The factor that converts a value in this unit to the unit of the numbers.
     factor: f64,
     /// Whether it is a rate per second of the window.
-    per_second: bool,
+    pub per_second: bool,
 }
 
 const fn each(name: &'static str, factor: f64) -> Unit {

@@ -30,7 +30,9 @@ const WHOLE: [f64; 2] = [0.9, 1.1];
 #[derive(Debug, Default)]
 pub struct Alerts {
     rules: Vec<RuleState>,
-    /// The lengths of windows that are judged, in seconds.
+    /// The length of a window that is neither cut off nor delayed, in seconds.
+    interval: f64,
+    /// The lengths of windows that are judged like such a window, in seconds.
     whole: [f64; 2],
     /// The end of the last window, if the next one may follow immediately.
     last_end: Option<Timestamp>,
@@ -80,7 +82,7 @@ impl Alerts {
 
     /// The alerts for the report of the next window. Inactive rules have none.
     pub fn judge(&mut self, report: &Report) -> Vec<Alert> {
-        let is_whole = self.judges(report.window.seconds);
+        let extent = self.extent(report.window.seconds);
         // If the clock was stepped, the next window starts at another time although there is no gap.
         let end = Some(report.window.end).filter(|_| report.window.clock_step_seconds.is_none());
         if std::mem::replace(&mut self.last_end, end).is_some_and(|end| end < report.window.start) {
@@ -88,13 +90,20 @@ impl Alerts {
                 rule_state.state.pause();
             }
         }
-        self.rules.iter_mut().filter_map(|rule_state| rule_state.judge(report, is_whole)).collect()
+        self.rules.iter_mut().filter_map(|rule_state| rule_state.judge(report, extent)).collect()
     }
 
-    /// Whether a window of this length is judged.
-    pub fn judges(&self, length: Length) -> bool {
+    /// How a window of this length is judged.
+    fn extent(&self, length: Length) -> Extent {
         let [shortest, longest] = self.whole;
-        length.seconds().is_some_and(|seconds| (shortest..=longest).contains(&seconds))
+        match length.seconds() {
+            Some(seconds) if seconds > longest => {
+                let parts = (seconds / self.interval).ceil();
+                Extent::Long { parts, longer: parts * self.interval / seconds }
+            }
+            Some(seconds) if seconds >= shortest => Extent::Whole,
+            _ => Extent::Short,
+        }
     }
 
     /// Whether there are no rules.
@@ -119,8 +128,25 @@ impl Alerts {
             RuleState { rule: rule.clone(), question: question(rule, views), state, leaves: false }
         };
         self.rules = rules.iter().map(stand).collect();
-        self.whole = WHOLE.map(|part| interval.as_secs_f64() * part);
+        self.interval = interval.as_secs_f64();
+        self.whole = WHOLE.map(|part| self.interval * part);
     }
+}
+
+/// The length of a window, compared with the interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Extent {
+    /// It was cut off. No limit for a whole window applies.
+    Short,
+    /// It is as long as it should be.
+    Whole,
+    /// weir was delayed. So many whole windows cover it, and these are so many times as long together.
+    Long {
+        /// How many.
+        parts: f64,
+        /// How many times, at least once.
+        longer: f64,
+    },
 }
 
 /// What a rule asks of these views: the question of the view or list whose numbers it compares.
@@ -142,11 +168,17 @@ impl RuleState {
         format!("{} [question {}]", self.rule, self.question)
     }
 
-    fn judge(&mut self, report: &Report, is_whole: bool) -> Option<Alert> {
+    fn judge(&mut self, report: &Report, extent: Extent) -> Option<Alert> {
         let Self { rule, question: _, state, leaves } = self;
         let mut result = RuleResult::of(rule, report);
-        let has_all = rule.when.operator.is_upward() || report.self_metrics.late_cpus.is_empty();
-        if !is_whole || !has_all {
+        let is_upward = rule.when.operator.is_upward();
+        let has_all = is_upward || report.self_metrics.late_cpus.is_empty();
+        let is_certain = match extent {
+            Extent::Whole => has_all,
+            Extent::Long { parts, longer } => is_upward && result.holds_in_a_part(rule, parts, longer),
+            Extent::Short => false,
+        };
+        if !is_certain {
             result.verdict = Verdict::Silent;
         }
         let before = *state;
@@ -209,6 +241,19 @@ impl<'r> RuleResult<'r> {
             _ => Verdict::Within,
         };
         result
+    }
+
+    /// Whether the largest number is beyond the limit in a window of the usual length, wherever in this longer one its
+    /// packets came: `parts` such windows, which are together `longer` by this factor, cover it, and one of them has at
+    /// least the mean.
+    fn holds_in_a_part(&self, rule: &Rule, parts: f64, longer: f64) -> bool {
+        let when = &rule.when;
+        let parts = match when.limit.unit {
+            Some(unit) if unit.per_second => longer,
+            _ => parts,
+        };
+        let mean = self.farthest.first().map(|(largest, _)| largest.per(parts).judged(when.operator));
+        mean.is_some_and(|mean| when.operator.holds(mean, when.limit.number))
     }
 
     /// The numbers that decided, and how many more there are. These are the numbers beyond the limit; if there are

@@ -299,7 +299,7 @@ fn a_window_that_is_cut_off_is_not_judged() {
 }
 
 #[test]
-fn a_window_that_is_too_long_begins_nothing_and_ends_nothing() {
+fn a_window_that_is_too_long_begins_only_what_is_certain_and_ends_nothing() {
     let mut alerts = Alerts::new(&[rule("destinations_per_source > 5000"), rule("unique.src_ip < 5")], &views(), TEN);
     let mut judge = |seconds: f64, lower: u64| {
         let mut report = row(lower, lower, lower);
@@ -313,15 +313,29 @@ fn a_window_that_is_too_long_begins_nothing_and_ends_nothing() {
     assert_eq!(judge(10.9, 6_000), ["firing begins"]);
     assert_eq!(judge(25.2, 0), ["firing "], "the state stays");
     assert_eq!(judge(10.0, 0), ["cleared ends"]);
+    assert_eq!(judge(25.2, 15_000), [""; 0], "three windows may have had 5000 each");
+    assert_eq!(judge(25.2, 15_003), ["firing begins"], "one of three had more");
     let mut any = Alerts::of_any_length(&[rule("destinations_per_source > 5000")], &views());
     for (seconds, is_judged) in [(0.9, false), (1.0, true), (1e9, true)] {
-        assert_eq!(any.judges(Length::new(seconds)), is_judged);
+        assert_eq!(any.extent(Length::new(seconds)) == Extent::Whole, is_judged);
     }
     let mut report = row(6_000, 6_000, 6_000);
     report.window.seconds = Length::new(3_600.0);
     assert_eq!(any.judge(&report).len(), 1);
     report.window.seconds = Length::default();
     assert!(any.judge(&report).iter().all(|alert| alert.evidence.is_empty()), "there is no rate");
+}
+
+#[test]
+fn a_loss_in_a_window_that_is_too_long_is_certain_and_a_rate_is_its_mean() {
+    let mut report = golden();
+    report.window.seconds = Length::new(12.0);
+    let fires = |text: &str| Alerts::new(&[rule(text)], &views(), TEN).judge(&report).pop().is_some();
+    assert!(fires("lost.ring_full > 0"));
+    // A window of ten seconds had at least half of all packets.
+    let packets = report.totals.packets as f64;
+    let limits = [0.999, 1.001].map(|part| packets / 20.0 * part);
+    assert_eq!(limits.map(|limit| fires(&format!("packets > {limit:.3} pkt/s"))), [true, false]);
 }
 
 #[test]
