@@ -9,19 +9,20 @@ use weir_common::{
     ledger::{Counters, Loss, Tally},
 };
 use weir_config::{Interface, interface::Way};
-use weir_datapath::{kept::SlotState, tap::LinkAddress};
+use weir_datapath::kept::SlotState;
 use weir_system::clock;
 
 use super::{
     arrivals::{Arrived, ShortLives},
     coverage::{Compared, Coverage, Finding, Reading, SeenPackets, Shortage, Unseen, less},
-    departures::{Beginning, Departure, Departures, Leaving, Origin},
+    departures::{Beginning, Departure, Departures, Leaving},
     netlink::{Device, XdpProgram},
     obtained::{ABSENT, DETACHED, Obtained, WAITS, kept_back, reason_for_missing},
     plan::{PlannedAttachment, alias, passes_on},
+    present::Present,
     readings::Readings,
     sign,
-    tasks::{Number, Urgency},
+    tasks::Urgency,
     watch::Watched,
 };
 
@@ -88,32 +89,6 @@ pub struct Attachment {
     pub is_leaving: bool,
     /// Whether a new configuration wants it from the next window on.
     pub is_coming: bool,
-}
-
-/// The kernel's side of an attachment.
-#[derive(Clone, Copy, Debug)]
-pub struct Present {
-    /// The interface's index.
-    pub ifindex: u32,
-    /// The XDP program on the interface, weir's or another.
-    pub xdp: Option<XdpProgram>,
-    /// Its link address. It distinguishes the interface from another one with the same name or index.
-    pub address: Option<LinkAddress>,
-    /// Its own counts when its packets became those of this attachment.
-    pub origin: Origin,
-    /// The attacher's number for it.
-    pub number: Number,
-}
-
-impl Present {
-    /// Whether it is the same interface, as far as is known. A card that was moved to another namespace and back may
-    /// have a new index.
-    pub fn is_same(&self, other: &Self) -> bool {
-        match (self.address, other.address) {
-            (Some(one), Some(other)) => one == other,
-            _ => self.ifindex == other.ifindex,
-        }
-    }
 }
 
 /// An attachment that was ordered but is not complete yet.

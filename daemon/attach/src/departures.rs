@@ -12,8 +12,8 @@ use weir_config::interface::Way;
 use weir_datapath::tap::LinkAddress;
 
 use super::{
-    attachment::Present,
     coverage::{Reading, SeenPackets, Unseen},
+    present::{Origin, Present},
 };
 
 /// So many vanished interfaces are remembered for each attachment. The one that vanished first is forgotten first; if
@@ -31,50 +31,6 @@ pub enum Departure {
     Moved,
     /// It was deleted. An interface with the same name, index or address is another one.
     Deleted,
-}
-
-/// An interface's own counts of both directions when its packets became those of an attachment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
-    least: [Tally; 2],
-    /// `None` if only the count at the attachment is an upper bound.
-    most: Option<[Tally; 2]>,
-    /// Whether the kernel has not reported its arrival yet.
-    is_awaited: bool,
-}
-
-impl Origin {
-    /// The kernel has reported that it came with these counts.
-    pub const fn arrived(counts: [Tally; 2]) -> Self {
-        Self { least: counts, most: Some(counts), is_awaited: false }
-    }
-
-    /// It had these counts when it was first listed, if they are known. The kernel may still report its arrival
-    /// (`is_awaited`).
-    pub const fn listed(counts: Option<[Tally; 2]>, is_awaited: bool) -> Self {
-        Self { least: [Tally::new(0, 0); 2], most: counts, is_awaited }
-    }
-
-    /// It had these counts when it last had another name.
-    pub fn renamed(counts: Option<[Tally; 2]>) -> Self {
-        Self { least: counts.unwrap_or_default(), most: None, is_awaited: false }
-    }
-
-    /// Whether the kernel has not reported its arrival yet: its next report is about that.
-    pub const fn is_awaited(self) -> bool {
-        self.is_awaited
-    }
-
-    /// The lower bound for one direction.
-    pub const fn least(self, way: Way) -> Tally {
-        self.least[way as usize]
-    }
-
-    /// The bounds for one direction, if it has counted `now` in all.
-    pub fn bounds(self, way: Way, now: Tally) -> [Tally; 2] {
-        let most = self.most.map_or(now, |most| most[way as usize]);
-        [self.least[way as usize], most].map(|bound| if bound.packets > now.packets { now } else { bound })
-    }
 }
 
 /// An interface that has vanished, and may come back.

@@ -16,10 +16,10 @@ use weir_system::clock;
 
 use super::{
     arrivals::Arrived,
-    attachment::{Attachment, Fate, Ordered, Present},
+    attachment::{Attachment, Fate, Ordered},
     attachments::{Attachments, Going},
     coverage::Reading,
-    departures::{Departure, Departures, Origin},
+    departures::{Departure, Departures},
     error::AttachError,
     feeds::Feeding,
     generic::GenericXdp,
@@ -27,6 +27,7 @@ use super::{
     netlink::Device,
     obtained::Obtained,
     plan::{PlannedAttachment, wanted},
+    present::{Origin, Present},
     shared_slot::SharedSlot,
     stack::{levels, under},
     tasks::{Number, Task, ToAttach, Urgency},

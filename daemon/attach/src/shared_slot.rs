@@ -16,10 +16,11 @@ use weir_system::clock;
 
 use super::{
     coverage::{Shortage, Unseen, less},
-    departures::{Departure, Origin},
+    departures::Departure,
     netlink::Device,
     obtained::{Obtained, WAITS},
     plan::{PlannedAttachment, successor},
+    present::Origin,
     readings::Readings,
     tasks::Number,
     watch::Watched,

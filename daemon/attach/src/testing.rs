@@ -3,9 +3,9 @@
 use weir_config::{Direction, Interface, Mode, interface::Way};
 
 use crate::{
-    attachment::{Attachment, Present},
-    departures::Origin,
+    attachment::Attachment,
     netlink::Device,
+    present::{Origin, Present},
 };
 
 /// A rule of the configuration with which weir chooses the mode.

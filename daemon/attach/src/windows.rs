@@ -12,10 +12,11 @@ use weir_datapath::{edge::Edge, interface::MeasuredInterface, kept::SlotState, s
 use weir_system::clock;
 
 use super::{
-    attachment::{Attachment, Present, WindowEnd},
+    attachment::{Attachment, WindowEnd},
     attachments::{Attachments, HELD_UP},
     coverage::SeenPackets,
     obtained::{ABSENT, Obtained, WAITS},
+    present::Present,
     shared_slot::{self, SharedSlot},
     tasks::TaskResult,
 };

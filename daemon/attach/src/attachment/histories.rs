@@ -2,7 +2,7 @@
 //! lost are those that the interfaces carried, within the declared uncertainty.
 
 use super::*;
-use crate::{coverage::SeenPackets, testing::attached, watch::Position};
+use crate::{coverage::SeenPackets, present::Origin, testing::attached, watch::Position};
 
 /// How many of each kind.
 const HISTORIES: u64 = 3_000;

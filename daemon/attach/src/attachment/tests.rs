@@ -3,6 +3,7 @@ use weir_config::Direction;
 use super::*;
 use crate::{
     plan::wanted,
+    present::Origin,
     testing::{attached, device, rule},
     watch::Position,
 };
