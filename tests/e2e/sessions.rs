@@ -39,15 +39,15 @@ fn check(mode: &str) -> Result<()> {
         watch::send(&pair, [near, far], Traffic::new(plan)?, Pace::Unlimited, &mut Oracle::new())
     };
     // What passed before weir was started is not lost.
-    link(&pair, ["gen-old", "ppp-old"])?;
-    send(["gen-old", "ppp-old"], 1, 3_000)?;
+    link(&pair, ["near-old", "ppp-old"])?;
+    send(["near-old", "ppp-old"], 1, 3_000)?;
     let mut daemon = measure(
         &pair.observer,
         &format!("interfaces: [{{name: \"ppp*\", mode: {mode}, direction: both}}]\nreport: {{interval: 1s}}\n"),
     )?;
     let mut sent = Tally::default();
     for nth in 0..SESSIONS {
-        let [near, far] = [format!("gen{nth}"), format!("ppp{}", nth % NAMES)];
+        let [near, far] = [format!("near{nth}"), format!("ppp{}", nth % NAMES)];
         link(&pair, [&near, &far])?;
         // Some live long enough for weir to attach, and some do not.
         thread::sleep(Duration::from_millis(nth % 4 * 25));
@@ -56,7 +56,7 @@ fn check(mode: &str) -> Result<()> {
         pair.observer.ip(&format!("link set {far} netns {}", pair.generator.name()))?;
         pair.generator.ip(&format!("link delete {near}"))?;
     }
-    let old = send(["gen-old", "ppp-old"], 1_000, 30)?;
+    let old = send(["near-old", "ppp-old"], 1_000, 30)?;
     // The kernel may report the last interface only now.
     let reported = daemon.reports()?.len();
     daemon.wait_for_reports(reported + 3, watch::TIMEOUT)?;

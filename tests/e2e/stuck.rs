@@ -57,6 +57,12 @@ fn threads(pid: u32, name: &str) -> Result<Vec<i32>> {
     Ok(found)
 }
 
+/// The workers' threads. A new thread has its name only once it runs.
+fn workers(watch: &Watch) -> Result<Vec<i32>> {
+    let named = || Ok(Some(threads(watch.daemon.pid(), "weir-worker")?).filter(|all| !all.is_empty()));
+    clock::wait_for("the workers", TIMEOUT, named)
+}
+
 /// One thread of another process that is stopped until this is dropped. It must be dropped by the thread that created
 /// it.
 struct StoppedThread(Pid);
@@ -87,9 +93,7 @@ fn a_worker_that_gets_no_time_delays_no_report() -> Result<()> {
     let mut watch = Watch::start(&format!("{INTERVAL}{ROOMY_RINGS}"))?;
     let mut oracle = Oracle::new();
     let plan = |seed| Plan { seed, packets: 5_000, flows: 2_000, ..Plan::default() };
-    let workers = threads(watch.daemon.pid(), "weir-worker")?;
-    ensure!(!workers.is_empty(), "there is no worker");
-    for (seed, worker) in (0..).zip(workers) {
+    for (seed, worker) in (0..).zip(workers(&watch)?) {
         let held = StoppedThread::new(worker)?;
         for cpu in 0..2 {
             send_on(cpu, &watch, plan(51 + 2 * seed + u64::from(cpu)), &mut oracle)?;
@@ -117,7 +121,7 @@ fn a_reload_while_a_worker_gets_no_time_loses_no_packet() -> Result<()> {
     let mut watch = Watch::start(&format!("{INTERVAL}{ROOMY_RINGS}"))?;
     let mut oracle = Oracle::new();
     let plan = |seed| Plan { seed, packets: 5_000, flows: 2_000, ..Plan::default() };
-    for (nth, worker) in (0..).zip(threads(watch.daemon.pid(), "weir-worker")?) {
+    for (nth, worker) in (0..).zip(workers(&watch)?) {
         for cpu in 0..2 {
             send_on(cpu, &watch, plan(81 + 4 * nth + u64::from(cpu)), &mut oracle)?;
         }
@@ -153,8 +157,7 @@ fn a_worker_that_gets_no_time_before_the_end_is_reported() -> Result<()> {
     let mut watch = Watch::start(&format!("{INTERVAL}{ROOMY_RINGS}"))?;
     let mut oracle = Oracle::new();
     let plan = |seed| Plan { seed, packets: 5_000, flows: 2_000, ..Plan::default() };
-    let workers = threads(watch.daemon.pid(), "weir-worker")?;
-    let held = StoppedThread::new(*workers.first().context("there is no worker")?)?;
+    let held = StoppedThread::new(*workers(&watch)?.first().context("there is no worker")?)?;
     for cpu in 0..2 {
         send_on(cpu, &watch, plan(91 + u64::from(cpu)), &mut oracle)?;
     }

@@ -284,7 +284,8 @@ impl Attachment {
     /// `last` are both counts when it vanished, if they are known.
     pub fn leave(&mut self, departure: Departure, last: Option<Reading>) {
         let mut unseen = Unseen::default();
-        match last {
+        let earlier = self.coverage.reading();
+        match last.map(|last| earlier.map_or(last, |earlier| last.without_later(&earlier))) {
             Some(last) if self.watched.was_wrong() => self.settle(last),
             Some(last) => {
                 unseen =

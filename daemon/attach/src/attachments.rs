@@ -18,6 +18,7 @@ use super::{
     arrivals::Arrivals,
     attacher::Attacher,
     attachment::Attachment,
+    coverage::Reading,
     departures::Departure,
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::Feeding,
@@ -84,8 +85,8 @@ pub struct Attachments<'a> {
     pub(super) is_last: bool,
     /// When weir last missed news of interfaces.
     pub(super) missed_news_at: Option<Duration>,
-    /// The own counts with which interfaces have vanished since then.
-    pub(super) last_counts: HashMap<u32, [Tally; 2]>,
+    /// Both counts of the attached interfaces that have vanished since then, as they were when the kernel reported that.
+    pub(super) last_readings: HashMap<(u32, Way), Reading>,
     /// The own counts of interfaces when they came, or got their names.
     pub(super) origins: HashMap<u32, Origin>,
     /// Which packets feed totals and lists, according to that list.
@@ -165,7 +166,7 @@ impl<'a> Attachments<'a> {
             arrivals: Arrivals::default(),
             is_last: false,
             missed_news_at: None,
-            last_counts: HashMap::new(),
+            last_readings: HashMap::new(),
             origins: HashMap::new(),
             feeding: Feeding::default(),
             readings: Readings::new(live)?,
@@ -253,9 +254,14 @@ impl<'a> Attachments<'a> {
         let known = self.gone.entry(ifindex).or_insert(departure);
         *known = departure.max(*known);
         self.origins.remove(&ifindex);
-        self.last_counts.extend(counts.map(|counts| (ifindex, counts)));
-        for attachment in self.slots.iter_mut() {
+        for (slot, attachment) in self.slots.numbered() {
             attachment.departures.note_gone(ifindex, departure);
+            let is_its = attachment.present.or(attachment.nowhere).is_some_and(|present| present.ifindex == ifindex);
+            if let Some(counts) = counts.filter(|_| is_its && attachment.obtained != Obtained::AfPacket) {
+                // The program stays on an interface that moves until it is detached, and sees its packets there.
+                let (own, seen) = (counts[attachment.way as usize], self.readings.seen_of(slot));
+                self.last_readings.insert((ifindex, attachment.way), Reading { own: [own; 2], seen: [seen; 2] });
+            }
         }
     }
 

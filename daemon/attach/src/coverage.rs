@@ -95,6 +95,27 @@ pub struct Reading {
     pub seen: [SeenPackets; 2],
 }
 
+impl Reading {
+    /// The same without packets that weir saw after the interface's count was read: since `earlier`, it has seen no more
+    /// than the interface had counted.
+    #[must_use]
+    pub fn without_later(self, earlier: &Self) -> Self {
+        const LONGEST: u64 = 1 << 16;
+        let own = less(self.own[1], earlier.own[0]).packets;
+        let seen = self.seen[1].since(earlier.seen[1]);
+        let later = seen.all.packets.saturating_sub(own);
+        if later == 0 || seen.merged > 0 || seen.all.packets > u64::MAX / 2 {
+            return self;
+        }
+        let upto = |longest: u64| {
+            let mut upto = earlier.seen[1];
+            upto.add(Tally::new(own, seen.all.bytes.saturating_sub(later.saturating_mul(longest))), 0);
+            upto
+        };
+        Self { own: self.own, seen: [upto(LONGEST), upto(HEADER_MIN)] }
+    }
+}
+
 /// The packets that the interface counted and weir did not see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {

@@ -18,7 +18,6 @@ use super::{
     arrivals::Arrived,
     attachment::{Attachment, Fate, Ordered},
     attachments::{Attachments, Going},
-    coverage::Reading,
     departures::{Departure, Departures},
     error::AttachError,
     feeds::Feeding,
@@ -44,7 +43,7 @@ impl Attachments<'_> {
         self.feeding = Feeding::new(&wanted, &devices, sources);
         self.let_go_but(&wanted);
         self.gone.clear();
-        self.last_counts.clear();
+        self.last_readings.clear();
         if let Some(table) = &mut self.table {
             table.set_feeding(self.feeding.for_the_programs())?;
         }
@@ -136,11 +135,8 @@ impl Attachments<'_> {
                 let unknown = || if is_there() { Departure::Unwanted } else { Departure::Unknown };
                 gone.get(&ifindex).copied().unwrap_or_else(unknown)
             };
-            let last = |attachment: &Attachment, ifindex: u32| {
-                let own = self.last_counts.get(&ifindex)?[attachment.way as usize];
-                let seen = Some(self.readings.seen_of(slot)).filter(|_| attachment.obtained != Obtained::AfPacket)?;
-                Some(Reading { own: [own; 2], seen: [seen; 2] })
-            };
+            let last =
+                |attachment: &Attachment, ifindex: u32| self.last_readings.get(&(ifindex, attachment.way)).copied();
             let ended = if let Some(Present { ifindex, .. }) = elsewhere
                 && !is_wanted(ifindex, attachment.way)
             {

@@ -249,6 +249,21 @@ fn packets_between_two_readings_may_have_been_missed_and_are_not_lost() {
 }
 
 #[test]
+fn packets_that_a_program_sees_after_its_interface_has_moved_are_not_lost() {
+    let mut one = attached(0, "eth0", Way::Ingress, 2);
+    (one.watched, one.coverage) = (Watched::new(clock::now().monotonic), Coverage::new(reading(5_000, 0)));
+    // The message has the count of the move. Seven more packets had passed elsewhere when weir read it.
+    let present = one.present.unwrap();
+    one.leave(Departure::Moved, reading(5_100, 107));
+    one.end();
+    one.note_seen(Some(reading(0, 107).unwrap().seen[0]));
+    one.attach(present);
+    one.begin(reading(5_107, 107));
+    let unseen = one.compare_with(reading(5_107, 107), 0, WINDOW);
+    assert!(unseen.is_none_or(Unseen::is_none), "{unseen:?}");
+}
+
+#[test]
 fn a_count_that_cannot_be_read_at_an_edge_is_compared_at_the_next() {
     let mut one = attached(0, "eth0", Way::Ingress, 2);
     (one.watched, one.coverage) = (Watched::new(clock::now().monotonic), Coverage::new(reading(50_000, 0)));
