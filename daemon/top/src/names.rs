@@ -55,7 +55,8 @@ struct Asker {
 impl Names {
     /// Starts look-ups.
     pub fn start(&mut self) {
-        self.asker.get_or_insert_with(|| Asker::new(Arc::new(|address| dns_lookup::lookup_addr(&address).ok())));
+        let resolver: Resolver = Arc::new(|address| dns_lookup::lookup_addr(&address).ok());
+        self.asker.get_or_insert_with(|| Asker::new(&resolver));
     }
 
     /// Stops look-ups.
@@ -100,7 +101,7 @@ impl Names {
 }
 
 impl Asker {
-    fn new(resolver: Resolver) -> Self {
+    fn new(resolver: &Resolver) -> Self {
         let (wanted, addresses) = sync_channel::<IpAddr>(WAITING_MAX);
         let (send, found) = sync_channel(WAITING_MAX);
         let addresses = Arc::new(Mutex::new(addresses));
@@ -136,7 +137,8 @@ mod tests {
     const NOW: Duration = Duration::from_secs(1000);
 
     fn with(resolver: impl Fn(IpAddr) -> Option<String> + Send + Sync + 'static) -> Names {
-        Names { asker: Some(Asker::new(Arc::new(resolver))), ..Names::default() }
+        let resolver: Resolver = Arc::new(resolver);
+        Names { asker: Some(Asker::new(&resolver)), ..Names::default() }
     }
 
     fn address(nth: u8) -> IpAddr {
