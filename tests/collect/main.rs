@@ -297,7 +297,7 @@ fn gaps_are_found_and_explained() -> Result<()> {
     Ok(())
 }
 
-/// The recipes for ClickHouse and PostgreSQL are tested with the same histories.
+/// The recipes for ClickHouse and `PostgreSQL` are tested with the same histories.
 fn every_reader_finds_the_same_reports_missing() -> Result<()> {
     let (scratch, histories) = (Scratch::new()?, Histories::new());
     let collector = Collecting::start(scratch.path(), &[])?;

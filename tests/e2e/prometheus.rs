@@ -166,7 +166,7 @@ fn a_request_for_another_host_is_refused() -> Result<()> {
     for (target, hosts, status) in [
         ("/report", "Host: evil.example.net\r\n", "421"),
         ("http://evil.example.net/report", "Host: localhost\r\n", "421"),
-        ("http://localhost@evil.example.net:9469/report", "Host: localhost\r\n", "421"),
+        ("http://localhost@evil.example.net:9469/report", "Host: localhost\r\n", "400"),
         ("/healthz", "Host: localhost\r\nHost: evil.example.net\r\n", "400"),
         ("/healthz", "Host: localhost\r\nHost: localhost\r\n", "400"),
         ("/healthz", "Host: localhost\r\n", "200"),

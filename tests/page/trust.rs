@@ -120,7 +120,7 @@ pub fn a_detached_interface_is_not_measured() -> Result<()> {
         browser.open(PAGE)?;
         browser.wait_for("a rate", "document.querySelector('[data-rate]')")?;
         let socket = daemon.directory().join("control.sock");
-        let status = Command::new(weir_binary()?).arg("detach").arg("--socket").arg(socket).status()?;
+        let status = Command::new(weir_binary()?).args(["detach", "--all", "--socket"]).arg(socket).status()?;
         ensure!(status.success(), "weir detach: {status}");
         let card = format!("document.querySelector('[data-interface={OBSERVED}] .ways').textContent");
         browser.wait_for("no rate", &format!("{card}.includes('not measured')"))?;

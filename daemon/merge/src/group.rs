@@ -65,7 +65,7 @@ pub struct Group {
     bytes: usize,
     seen: Tally,
     account: Account,
-    distinct: BTreeMap<(String, Asked, Kind), Union<HyperLogLog>>,
+    distinct: BTreeMap<CountPlace, Union<HyperLogLog>>,
     lists: BTreeMap<ListPlace, Lists>,
     spread: BTreeMap<SpreadPlace, Union<Spread<ViewKey>>>,
     /// Distinct counts that lack some report whose list of the same keys was added: the list proves nothing about them.
@@ -74,6 +74,8 @@ pub struct Group {
 
 /// The fingerprint of a question, if it is known.
 pub type Asked = Option<u64>;
+/// The name of a distinct count, its question and its key: those with the same ones are joined.
+type CountPlace = (String, Asked, Kind);
 /// The name of a list, the fields of its keys, and its question: those with the same ones are added up.
 type ListPlace = (String, Vec<String>, Asked);
 /// The routers that ask each question under a name, and how many sketches they sent.
@@ -402,11 +404,7 @@ fn join<K: Ord, S>(
 }
 
 /// The count of one key, or bounds of the count of several.
-fn joined_count(
-    name: &str,
-    stated: Stated,
-    unions: &[(&(String, Asked, Kind), &Union<HyperLogLog>)],
-) -> Option<DistinctAnswer> {
+fn joined_count(name: &str, stated: Stated, unions: &[(&CountPlace, &Union<HyperLogLog>)]) -> Option<DistinctAnswer> {
     let ((.., kind), first) = unions.first()?;
     // Each of several days may fail.
     let confidence = 1.0 - (1.0 - CONFIDENCE) / unions.len() as f64;
