@@ -173,7 +173,7 @@ fn each_command_gets_its_answer() {
         for (keys, part) in [
             (vec![], "0 keys"),
             (vec!["src_ip=1.2.3.4".to_owned(); 65], "65 keys"),
-            (vec!["src_ip=1.2.3.4".to_owned(), "src_ip=x".to_owned()], "src_ip=x: \"x\" is no address"),
+            (vec!["src_ip=192.0.2.0/24".to_owned(), "src_ip=x".to_owned()], "src_ip=x: \"x\" is no address"),
             (vec!["size=3".to_owned()], "there is no field"),
         ] {
             let error = ask(path, Command::Ask { keys, live: false }).unwrap_err();
