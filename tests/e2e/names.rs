@@ -49,7 +49,7 @@ impl World {
         let mut world = Self { scratch, folder, configs: Vec::new() };
         world.write_configs()?;
         let report = hostile_report()?;
-        fs::write(world.file("reports"), format!("{}\n{HOSTILE}\n{{\"schema\":{HOSTILE:?}}}\n", report))?;
+        fs::write(world.file("reports"), format!("{report}\n{HOSTILE}\n{{\"schema\":{HOSTILE:?}}}\n"))?;
         fs::write(world.file("capture"), HOSTILE)?;
         let sink = world.file("spool").join(HOSTILE);
         fs::create_dir_all(&sink)?;

@@ -2,9 +2,9 @@
 //!
 //! The kernel reports an interface when it comes, when it gets another name, and when it goes, each time with the
 //! interface's own counts. An [`Origin`] has the counts with which it came. Once weir is attached, the comparison of
-//! counts begins there, as it does for an interface that weir waits for (see `departures`): what was not seen until then
-//! is lost. This file has what is known of interfaces that have come. `sessions` finds what those carried that are gone before
-//! the comparison has begun. An interface that weir knew already owes nothing.
+//! counts begins there, as it does for an interface that weir waits for (see `departures`): what was not seen until
+//! then is lost. This file has what is known of interfaces that have come. `sessions` finds what those carried that are
+//! gone before the comparison has begun. An interface that weir knew already owes nothing.
 
 use std::{collections::HashMap, time::Duration};
 

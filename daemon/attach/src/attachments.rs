@@ -85,7 +85,8 @@ pub struct Attachments<'a> {
     pub(super) is_last: bool,
     /// When weir last missed news of interfaces.
     pub(super) missed_news_at: Option<Duration>,
-    /// Both counts of the attached interfaces that have vanished since then, as they were when the kernel reported that.
+    /// Both counts of the attached interfaces that have vanished since then, as they were when the kernel reported
+    /// that.
     pub(super) last_readings: HashMap<(u32, Way), Reading>,
     /// The own counts of interfaces when they came, or got their names.
     pub(super) origins: HashMap<u32, Origin>,

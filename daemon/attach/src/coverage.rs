@@ -96,8 +96,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The same without packets that weir saw after the interface's count was read: since `earlier`, it has seen no more
-    /// than the interface had counted.
+    /// The same without packets that weir saw after the interface's count was read: since `earlier`, it has seen no
+    /// more than the interface had counted.
     #[must_use]
     pub fn without_later(self, earlier: &Self) -> Self {
         const LONGEST: u64 = 1 << 16;

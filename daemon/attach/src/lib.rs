@@ -1,10 +1,10 @@
 //! Attaches programs to interfaces, and follows interfaces that appear, vanish, return or are renamed.
 //!
 //! [`Attachments`] is the coordinator's side: one slot for each direction of each measured interface (`slots`), and its
-//! state (`attachment`, `present`; `departures` has the interfaces that vanished from it, and `arrivals` those that come, with
-//! what they carry before weir is attached). [`Attacher`] is a thread. It owns everything that is attached, and makes
-//! the system calls for which the kernel takes its configuration lock, which other processes may hold for seconds.
-//! `tasks` are the messages between the two; the coordinator never waits for more than a moment.
+//! state (`attachment`, `present`; `departures` has the interfaces that vanished from it, and `arrivals` those that
+//! come, with what they carry before weir is attached). [`Attacher`] is a thread. It owns everything that is attached,
+//! and makes the system calls for which the kernel takes its configuration lock, which other processes may hold for
+//! seconds. `tasks` are the messages between the two; the coordinator never waits for more than a moment.
 //!
 //! Whenever the kernel reports a change ([`netlink`]), the configuration and the present interfaces determine which
 //! interfaces to measure (`plan`). weir then detaches from interfaces that are no longer wanted, attaches to missing

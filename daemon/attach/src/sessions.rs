@@ -1,4 +1,5 @@
-//! Interfaces that come and go while weir runs, such as the sessions of a pattern: what they carried that no program saw.
+//! Interfaces that come and go while weir runs, such as the sessions of a pattern: what they carried that no program
+//! saw.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -77,8 +78,8 @@ impl Attachment {
         }
     }
 
-    /// The window ends, in which this was not seen of an interface that came with a packet socket. weir was blind only if
-    /// something was not seen.
+    /// The window ends, in which this was not seen of an interface that came with a packet socket. weir was blind only
+    /// if something was not seen.
     pub fn note_arrival_told(&mut self, reading: Option<Reading>, unseen: Option<Unseen>) -> Option<Unseen> {
         if self.present.is_none() || reading.is_none() {
             return unseen;
@@ -218,8 +219,8 @@ impl Attachments<'_> {
         }
     }
 
-    /// The slot that has the ledger of an interface that is gone: its earlier slot, or a free one until the window ends.
-    /// `None` if all slots are used.
+    /// The slot that has the ledger of an interface that is gone: its earlier slot, or a free one until the window
+    /// ends. `None` if all slots are used.
     fn ledger_of(&mut self, rule: usize, device: &Device, way: Way) -> Option<&mut Attachment> {
         let feeds = self.feeds_like(rule, way);
         let is_its = |one: &Attachment| one.name == device.name && one.way == way && !one.is_leaving;

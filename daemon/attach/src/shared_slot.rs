@@ -42,8 +42,8 @@ pub struct SharedSlot {
     blind: Option<Duration>,
     /// What was not seen of interfaces that came and went in this window.
     short_lives: Unseen,
-    /// The interfaces among them that are in no list any more, with their counts when they came, at least, and when that
-    /// was. The kernel's message with their last counts is still to be read.
+    /// The interfaces among them that are in no list any more, with their counts when they came, at least, and when
+    /// that was. The kernel's message with their last counts is still to be read.
     departed: HashMap<(u32, Way), (Tally, Duration)>,
 }
 
