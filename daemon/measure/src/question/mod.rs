@@ -2,7 +2,7 @@
 //!
 //! A [`Question`] is a [`View`] with its [`filter`] of tests, its key, and the structure that answers it, which the
 //! [`plan`]ner chose. Questions with the same records are [`sharing`] a structure, and answers to questions with the
-//! same [`fingerprint`] may be added up. [`Views`] has all questions. The directory knows which interface has which
+//! same `fingerprint` may be added up. [`Views`] has all questions. The directory knows which interface has which
 //! slot, and [`ask`] finds the questions for a key. A shard keeps a [`sketch`] for each question.
 
 pub mod ask;
