@@ -74,6 +74,21 @@ pub fn press_until(browser: &mut Browser, keys: &[&str], what: &str, then: &str)
     browser.wait_for(what, then).map(drop)
 }
 
+/// Presses Enter on this element until this is so: the page may be drawn anew just between the focus and the key.
+pub fn press_on(browser: &mut Browser, element: &str, what: &str, then: &str) -> Result<()> {
+    for _ in 0..5 {
+        browser.value(&format!("document.querySelector('{element}').focus()"))?;
+        browser.press("Enter", false)?;
+        for _ in 0..30 {
+            if browser.value(&format!("Boolean({then})"))? == true {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+    browser.wait_for(what, then).map(drop)
+}
+
 pub fn tab_reaches_everything() -> Result<()> {
     let mut watched =
         Watched::start("report: {interval: 1h, first_window: 1h, top: 20}\nseen_flows: {generation: 1h}\n")?;

@@ -410,9 +410,7 @@ fn the_keyboard_alone_suffices() -> Result<()> {
         browser.press("Enter", false)?;
         hash(&mut browser, "from=")?;
         // A time is chosen in a form, which Esc closes, and which says what is wrong.
-        browser.value("document.querySelector('[data-span=more]').focus()")?;
-        browser.press("Enter", false)?;
-        browser.wait_for("the form", "document.querySelector('#spans details').open")?;
+        access::press_on(&mut browser, "[data-span=more]", "the form", "document.querySelector('#spans details').open")?;
         // The form may be drawn anew meanwhile, with the time of the page.
         browser.wait_for(
             "what is wrong",

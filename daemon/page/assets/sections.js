@@ -128,7 +128,7 @@ export function mix(report) {
     ["Protocol", [["TCP", "tcp_packets"], ["UDP", "udp_packets"], ["ICMP", "icmp_packets"], ["other IP", "other_packets"]]],
   ];
   const share = (value) => (of.packets ? value / of.packets : 0);
-  return [h("p", { class: "hint" }, "Shares of all packets."), rows.map(([title, parts]) => [
+  return [h("p", { class: "hint" }, "Shares of all packets."), ...rows.map(([title, parts]) => [
     stack(parts.map(([name, field], nth) => ({ name, class: `mix${nth}`, value: of[field], title: `${name}: ${percent(share(of[field]))} of packets` })), of.packets,
       `${title}, of packets: ${parts.map(([name, field]) => `${name} ${percent(share(of[field]))}`).join(", ")}`),
     h("p", { class: "legend" }, parts.map(([name, field], nth) => h("span", { "data-field": field }, h("i", { class: `key mix${nth}`, "aria-hidden": "true" }), `${name} `, number(of[field], percent(share(of[field]))), of.bounds?.[field] && of.bounds[field].lower !== of.bounds[field].upper ? ` (${percent(share(of.bounds[field].lower))} – ${percent(share(of.bounds[field].upper))})` : ""))),
