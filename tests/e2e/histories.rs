@@ -25,8 +25,8 @@ tests![
 const NEAR: &str = QUIET_LINK[0];
 const INTERFACE: &str = QUIET_LINK[1];
 const MODES: [&str; 5] = ["native", "generic", "tcx", "tc", "afpacket"];
-/// A program in this mode stays on an interface that moves away until weir hears of it and detaches. What it sees there in
-/// between may be declared twice, so these tests do not move interfaces in this mode.
+/// A program in this mode stays on an interface that moves away until weir hears of it and detaches. What it sees there
+/// in between may be declared twice, so these tests do not move interfaces in this mode.
 const STAYS: &str = "tcx";
 
 /// weir on an interface that is not always there.
