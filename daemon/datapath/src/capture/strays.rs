@@ -2,7 +2,7 @@
 //! wrong.
 //!
 //! The time of a capture is what most of its packets say. A packet that is far from the ones before it waits, and the
-//! packets that follow it decide: time has moved on, or back, if [`QUORUM`] of them agree with it before as many
+//! packets that follow it decide: time has moved on, or back, if `QUORUM` of them agree with it before as many
 //! disagree; otherwise it is a stray. At the end of a capture, those that are left decide; a few of them, far from all
 //! others, are strays, too (see [`span`](super::span)).
 //!
