@@ -168,6 +168,8 @@ impl Attachments<'_> {
     fn is_detached(&mut self, number: Number) -> Result<(), AttachError> {
         self.releasing.retain_mut(|one| !one.is_answered(number));
         self.answer_returning(Some(number));
+        let others = self.readings.seen_of(SharedSlot::SLOT);
+        self.slots.iter_mut().for_each(|one| one.departures.note_detached(number, others));
         // Remove it only now: until here its last packets still had their slot.
         self.going.remove(&number).map_or(Ok(()), |going| self.forget(going.ifindex, going.way))
     }

@@ -281,8 +281,9 @@ impl Attachment {
 
     /// Its interface has vanished, and may already be back.
     ///
-    /// `last` are both counts when it vanished, if they are known.
-    pub fn leave(&mut self, departure: Departure, last: Option<Reading>) {
+    /// `last` are both counts when it vanished, if they are known. `others` is what the account of that name had counted
+    /// before.
+    pub fn leave(&mut self, departure: Departure, last: Option<Reading>, others: SeenPackets) {
         let mut unseen = Unseen::default();
         let earlier = self.coverage.reading();
         match last.map(|last| earlier.map_or(last, |earlier| last.without_later(&earlier))) {
@@ -299,7 +300,7 @@ impl Attachment {
         }
         if let Some(present) = self.present.or(self.nowhere) {
             let (since, reading) = (self.watched.good_at(), self.coverage.reading());
-            self.departures.add(Leaving { present, departure, reading, unseen, since });
+            self.departures.add(Leaving { present, departure, reading, unseen, others, since });
         }
     }
 
@@ -327,9 +328,9 @@ impl Attachment {
         }
     }
 
-    /// Notes what its slot had counted before it is attached again.
-    pub fn note_seen(&mut self, by_program: Option<SeenPackets>) {
-        self.departures.note_seen(by_program.unwrap_or(self.told), by_program.is_none() && self.changed);
+    /// Notes what its slot and the account `others` had counted before it is attached again.
+    pub fn note_seen(&mut self, by_program: Option<SeenPackets>, others: SeenPackets) {
+        self.departures.note_seen(by_program.unwrap_or(self.told), by_program.is_none() && self.changed, others);
     }
 
     /// It is neither attached nor ordered, because its interface `is_there` no longer, or was `released` by a user.
@@ -477,6 +478,7 @@ impl Attachment {
     /// It is now attached to this interface.
     pub fn attach(&mut self, present: Present) {
         let now = clock::now().monotonic;
+        self.departures.is_attached();
         if self.nowhere.take().is_some_and(|nowhere| nowhere.ifindex == present.ifindex) {
             self.watched.is_mended(now);
         } else {

@@ -14,6 +14,7 @@ use weir_datapath::tap::LinkAddress;
 use super::{
     coverage::{Reading, SeenPackets, Unseen},
     present::{Origin, Present},
+    tasks::Number,
 };
 
 /// So many vanished interfaces are remembered for each attachment. The one that vanished first is forgotten first; if
@@ -44,6 +45,8 @@ struct Vanished {
     unseen: Unseen,
     /// What the slot had counted when another interface was about to be attached, at least and at most.
     seen: Option<[SeenPackets; 2]>,
+    /// What the account `others` had counted before it vanished, and when its program was detached.
+    others: (SeenPackets, Option<SeenPackets>),
     /// Whether that is known better at the end of the open window.
     is_open: bool,
 }
@@ -59,6 +62,8 @@ pub struct Leaving {
     pub reading: Option<Reading>,
     /// What was not seen before that, and is not declared: packets that were in a queue when it vanished.
     pub unseen: Unseen,
+    /// What the account `others` had counted before it vanished.
+    pub others: SeenPackets,
     /// Until when it is known to have been there.
     pub since: Duration,
 }
@@ -82,10 +87,14 @@ pub struct Departures {
     all: Vec<Vanished>,
     /// The earliest time at which an interface may be in their place; `None` if weir does not wait for one.
     since: Option<Duration>,
-    /// What the slot had counted when an interface was last about to be attached.
+    /// What the slot had counted when an interface was last about to be attached, as far as it was known then, ...
     seen: SeenPackets,
-    /// Whether it may have counted more by then, in the window that was open.
+    /// ... and at most.
+    most: SeenPackets,
+    /// Whether it may have counted more by then, in the window that is open.
     is_more: bool,
+    /// What the account `others` had counted then.
+    others: SeenPackets,
 }
 
 impl Departures {
@@ -113,12 +122,13 @@ impl Departures {
     }
 
     /// Adds one that vanishes.
-    pub fn add(&mut self, Leaving { present, departure, reading, unseen, since }: Leaving) {
+    pub fn add(&mut self, Leaving { present, departure, reading, unseen, others, since }: Leaving) {
         self.all.retain(|one| !one.present.is_same(&present));
         if self.all.len() >= REMEMBERED {
             self.all.remove(0);
         }
-        self.all.push(Vanished { present, departure, reading, unseen, seen: None, is_open: false });
+        let others = (others, None);
+        self.all.push(Vanished { present, departure, reading, unseen, seen: None, others, is_open: false });
         self.since = Some(since);
     }
 
@@ -136,17 +146,32 @@ impl Departures {
         }
     }
 
-    /// Notes what the slot had counted when an interface is about to be attached. It may have counted more in the open
-    /// window (`is_more`), which only a packet socket does not tell before the window ends.
-    pub fn note_seen(&mut self, seen: SeenPackets, is_more: bool) {
-        (self.seen, self.is_more) = (seen, is_more);
+    /// Notes what the slot and the account `others` had counted when an interface is about to be attached. The slot may
+    /// have counted more in the open window (`is_more`), which only a packet socket does not tell before the window
+    /// ends.
+    pub const fn note_seen(&mut self, seen: SeenPackets, is_more: bool, others: SeenPackets) {
+        (self.seen, self.most, self.is_more, self.others) = (seen, seen, is_more, others);
+    }
+
+    /// That interface is attached. Until then the program of an earlier one may still have counted its packets.
+    pub fn is_attached(&mut self) {
         for one in self.all.iter_mut().filter(|one| one.seen.is_none()) {
-            (one.seen, one.is_open) = (Some([seen; 2]), is_more);
+            (one.seen, one.is_open) = (Some([self.seen, self.most]), self.is_more);
+        }
+    }
+
+    /// The attachment with this number is detached, and the account `others` has counted this.
+    pub fn note_detached(&mut self, number: Number, others: SeenPackets) {
+        for one in self.all.iter_mut().filter(|one| one.present.number == number) {
+            one.others.1.get_or_insert(others);
         }
     }
 
     /// A window has ended. A packet socket has seen `told` in all windows.
     pub fn end_window(&mut self, told: SeenPackets) {
+        if self.is_more && self.most == self.seen {
+            self.most = told;
+        }
         for one in self.all.iter_mut().filter(|one| one.is_open) {
             one.seen = one.seen.map(|[least, _]| [least, told]);
             one.is_open = false;
@@ -162,7 +187,7 @@ impl Departures {
         let others = found.is_some_and(|place| place + 1 < self.all.len());
         let earlier = found.map(|place| self.all.remove(place)).filter(|one| one.departure != Departure::Unwanted);
         let ([_, own], seen) = (now.own, self.seen);
-        let Some((Vanished { departure, unseen, seen: ended, .. }, reading)) =
+        let Some((Vanished { departure, unseen, seen: ended, others: (counted_then, detached), .. }, reading)) =
             earlier.and_then(|one| Some((one, one.reading?)))
         else {
             let reading = Reading { own: present.origin.bounds(way, own), seen: [seen; 2] };
@@ -176,6 +201,9 @@ impl Departures {
             let of_others = seen.since(ended);
             then.add(of_others.all, of_others.merged);
         }
+        // If it had another index elsewhere, its program counted its packets there in the account `others`, together
+        // with those of the interfaces that share it.
+        seen_then[0] = seen_then[0].since(detached.unwrap_or(self.others).since(counted_then));
         if reading.own[0].packets > own.packets {
             // The driver has reset its counters, and they have counted this since then. Or it is another interface.
             let [_, most] = present.origin.bounds(way, own);

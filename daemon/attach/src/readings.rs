@@ -22,6 +22,7 @@ use weir_datapath::counters::LiveCounters;
 use super::{
     coverage::{Reading, SeenPackets},
     netlink::name,
+    shared_slot::SharedSlot,
 };
 
 /// The last reading of all counts.
@@ -38,6 +39,8 @@ pub struct Readings<'a> {
     later: OwnCounts,
     /// What weir's programs had counted before and after the interfaces were read, by slot.
     seen: Vec<[SeenPackets; 2]>,
+    /// What they had counted in the account `others` before that.
+    others: SeenPackets,
 }
 
 type OwnCounts = HashMap<String, [Tally; 2]>;
@@ -52,7 +55,7 @@ impl<'a> Readings<'a> {
         let (own, later) = Default::default();
         let file = File::open("/proc/thread-self/net/dev")?;
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        Ok(Self { file, socket, live, own, later, seen: Vec::new() })
+        Ok(Self { file, socket, live, own, later, seen: Vec::new(), others: SeenPackets::default() })
     }
 
     /// Reads weir's counters of this many slots, then the interfaces' own, and after a `pause` weir's again. If an
@@ -64,6 +67,7 @@ impl<'a> Readings<'a> {
     pub fn take(&mut self, slots: usize, pause: Duration) -> io::Result<()> {
         (self.own, self.later) = Default::default();
         let before = self.seen_now(slots);
+        self.others = self.seen_of(SharedSlot::SLOT);
         self.own = self.own_counts()?;
         thread::sleep(pause);
         self.seen = before.into_iter().zip(self.seen_now(slots)).map(|(before, after)| [before, after]).collect();
@@ -99,6 +103,11 @@ impl<'a> Readings<'a> {
         let own = self.own(its, way)?;
         let later = self.later.get(its.0).map_or(own, |later| later[way as usize]);
         Some(Reading { own: [own, later], seen: [seen; 2] })
+    }
+
+    /// What weir's programs had counted in the account `others` at the last reading.
+    pub const fn others(&self) -> SeenPackets {
+        self.others
     }
 
     fn seen_now(&self, slots: usize) -> Vec<SeenPackets> {

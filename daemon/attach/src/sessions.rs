@@ -285,7 +285,7 @@ mod tests {
     /// An attachment whose slot had counted 1,000 packets before its interface came.
     fn session(arrived: Arrived) -> Attachment {
         let mut one = attached(0, "ppp0", Way::Ingress, 7);
-        one.note_seen(Some(seen(1_000)));
+        one.note_seen(Some(seen(1_000)), SeenPackets::default());
         one.note_arrival(arrived);
         let mut present = one.present.unwrap();
         present.origin = arrived.origin;

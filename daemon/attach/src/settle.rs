@@ -127,7 +127,7 @@ impl Attachments<'_> {
             !gone.contains_key(&ifindex) && wanted.iter().any(|one| (one.device.ifindex, one.way) == (ifindex, way))
         };
         self.slots.pass_on(&self.rules, wanted, &gone);
-        let now = clock::now().monotonic;
+        let (now, others) = (clock::now().monotonic, self.readings.others());
         for (slot, attachment) in self.slots.numbered() {
             let elsewhere = attachment.nowhere.or(attachment.ordered.map(|ordered| ordered.present));
             let departure = |ifindex: u32| {
@@ -146,7 +146,7 @@ impl Attachments<'_> {
                     self.arrivals.depart(ifindex, attachment.way, departed);
                 }
                 if attachment.nowhere.is_some() && self.rules[attachment.rule].is_named() {
-                    attachment.leave(departure(ifindex), last(attachment, ifindex));
+                    attachment.leave(departure(ifindex), last(attachment, ifindex), others);
                 }
                 let ended = attachment.end();
                 if self.released.has(&attachment.name) {
@@ -169,7 +169,7 @@ impl Attachments<'_> {
                             self.arrivals.depart(ifindex, attachment.way, departed);
                         }
                         if !is_released && self.rules[attachment.rule].is_named() {
-                            attachment.leave(departure(ifindex), last(attachment, ifindex));
+                            attachment.leave(departure(ifindex), last(attachment, ifindex), others);
                         } else {
                             attachment.give_up();
                         }
@@ -336,7 +336,7 @@ impl Attachments<'_> {
         (attachment.rule, attachment.feeds) = (rule, feeds);
         attachment.call(device, &self.rules[rule]);
         let seen = self.readings.seen_of(slot);
-        attachment.note_seen((!by_socket).then_some(seen));
+        attachment.note_seen((!by_socket).then_some(seen), self.readings.seen_of(SharedSlot::SLOT));
         let origin = self.origins.get(&device.ifindex).copied().unwrap_or_default();
         if let Some(at) = self.arrivals.came_at(device.ifindex) {
             let seen = if by_socket { attachment.told } else { seen };

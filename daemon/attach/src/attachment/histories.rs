@@ -20,13 +20,15 @@ struct Kind {
     has_queue: bool,
     /// The kernel does not report everything, and interfaces are renamed.
     is_vague: bool,
+    /// An interface that moves may have another index elsewhere.
+    has_other_indexes: bool,
     /// How many bytes fewer an interface counts for each packet.
     omitted: u64,
 }
 
 impl Kind {
     const fn may_be_uncertain(self) -> bool {
-        self.by_socket || self.is_busy || self.has_queue || self.is_vague
+        self.by_socket || self.is_busy || self.has_queue || self.is_vague || self.has_other_indexes
     }
 }
 
@@ -50,6 +52,10 @@ struct World {
     queued: u64,
     /// At how many edges in a row a queue had packets.
     queued_at: u32,
+    /// What the account `others` has counted: packets that an interface carried elsewhere, where it had another index.
+    others: u64,
+    /// That at the last edge.
+    others_then: u64,
     /// What the slot has counted, and what of it is in windows that have ended.
     seen: u64,
     told: u64,
@@ -83,6 +89,8 @@ impl World {
             is_removed: false,
             queued: 0,
             queued_at: 0,
+            others: 0,
+            others_then: 0,
             seen: 0,
             told: 0,
             truth: 0,
@@ -206,6 +214,7 @@ impl World {
         };
         self.told = told.all.packets;
         self.one.told = told;
+        self.others_then = self.others;
         let unseen = self.one.compare_with(reading, 0, WindowEnd { length: WINDOW, is_last });
         self.note(|_| format!("edge {reading:?} held {is_held}: {unseen:?}"));
         self.declared.add(unseen.unwrap_or_default());
@@ -248,8 +257,11 @@ impl World {
         let own = self.own(here);
         let last = Reading { own: [own; 2], seen: [saw(self.seen); 2] };
         let is_known = departure == Departure::Moved && !self.kind.by_socket;
-        self.one.leave(departure, Some(last).filter(|_| is_known));
+        self.one.leave(departure, Some(last).filter(|_| is_known), saw(self.others_then));
         self.one.end();
+        if departure == Departure::Moved {
+            self.stay(here);
+        }
         self.here = None;
         self.note(|world| format!("{:?} {departure:?}", world.links[here].present.ifindex));
         match departure {
@@ -281,6 +293,27 @@ impl World {
             }
             Departure::Moved => {}
         }
+    }
+
+    /// The interface has moved. Its program stays on it for a moment, and sees packets there.
+    fn stay(&mut self, link: usize) {
+        if self.kind.by_socket {
+            return;
+        }
+        if self.chance(20) {
+            // A list still had it, and it could not be attached.
+            self.one.note_seen(Some(saw(self.seen)), saw(self.others));
+        }
+        let some = if self.chance(30) { self.upto(9) } else { 0 };
+        self.links[link].own += some;
+        self.truth += some;
+        if self.kind.has_other_indexes && self.chance(50) {
+            self.others += some;
+        } else {
+            self.seen += some;
+        }
+        self.one.departures.note_detached(1, saw(self.others));
+        self.note(|_| format!("stays for {some}"));
     }
 
     /// Some windows end while no interface is there.
@@ -320,7 +353,7 @@ impl World {
             // What the very first one carried before is no concern.
             self.truth = 0;
         }
-        self.one.note_seen((!self.kind.by_socket).then(|| saw(self.seen)));
+        self.one.note_seen((!self.kind.by_socket).then(|| saw(self.seen)), saw(self.others));
         if self.chance(20) {
             self.edge(false);
         }
@@ -387,7 +420,7 @@ impl World {
         self.edge(true);
         let Unseen { counted, beyond } = self.declared;
         let truth = tally(self.truth, BYTES);
-        let least = [tally(self.seen, BYTES), counted].into_iter().sum::<Tally>();
+        let least = [tally(self.seen + self.others, BYTES), counted].into_iter().sum::<Tally>();
         let most = [least, beyond].into_iter().sum::<Tally>();
         if least.packets > truth.packets || least.bytes > truth.bytes {
             return Err(format!("at least {least:?} of {truth:?}"));
@@ -420,7 +453,8 @@ fn all(kind: Kind) -> impl Iterator<Item = [u64; 3]> {
     })
 }
 
-const CALM: Kind = Kind { by_socket: false, is_busy: false, has_queue: false, is_vague: false, omitted: 0 };
+const CALM: Kind =
+    Kind { by_socket: false, is_busy: false, has_queue: false, is_vague: false, has_other_indexes: false, omitted: 0 };
 
 /// If no packet passes while the counts are read and the kernel reports everything, nothing is uncertain: only an
 /// interface that is deleted while weir is blind leaves it open how many packets were missed. A packet socket does not
@@ -449,7 +483,9 @@ fn busy_histories_are_within_their_bounds() {
 #[test]
 fn vague_histories_are_within_their_bounds() {
     for is_busy in [false, true] {
-        assert_eq!(all(Kind { is_busy, is_vague: true, ..CALM }).count() as u64, HISTORIES);
+        for has_other_indexes in [false, true] {
+            assert_eq!(all(Kind { is_busy, is_vague: true, has_other_indexes, ..CALM }).count() as u64, HISTORIES);
+        }
     }
 }
 

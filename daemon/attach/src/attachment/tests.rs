@@ -146,7 +146,7 @@ fn packets_missed_earlier_are_lost_in_the_window_that_detects_them() {
 fn left(departure: Departure, was: Present) -> Attachment {
     let mut one = attached(0, "eth0", Way::Ingress, was.ifindex);
     (one.present, one.coverage) = (Some(was), Coverage::new(reading(1_200, 500)));
-    one.leave(departure, None);
+    one.leave(departure, None, SeenPackets::default());
     one.end();
     one
 }
@@ -155,7 +155,7 @@ fn left(departure: Departure, was: Present) -> Attachment {
 /// the window, and whether another interface was measured.
 fn is_back(one: &mut Attachment, present: Present, own: u64) -> (u64, u64, bool) {
     one.is_idle(clock::now().monotonic, false, false);
-    one.note_seen(Some(reading(0, 500).unwrap().seen[0]));
+    one.note_seen(Some(reading(0, 500).unwrap().seen[0]), SeenPackets::default());
     one.attach(present);
     one.begin(reading(own, 500));
     let is_another = one.changed;
@@ -215,9 +215,9 @@ fn an_interface_is_known_again_after_another_one_had_its_place() {
     let mut one = left(Departure::Moved, was);
     assert_eq!(is_back(&mut one, other, 103), (3, 0, true));
     one.changed = false;
-    one.leave(Departure::Moved, None);
+    one.leave(Departure::Moved, None, SeenPackets::default());
     one.end();
-    one.note_seen(Some(reading(0, 510).unwrap().seen[0]));
+    one.note_seen(Some(reading(0, 510).unwrap().seen[0]), SeenPackets::default());
     one.attach(was);
     one.begin(reading(1_207, 510));
     let unseen = one.compare_with(reading(1_207, 510), 0, WINDOW).unwrap();
@@ -254,9 +254,9 @@ fn packets_that_a_program_sees_after_its_interface_has_moved_are_not_lost() {
     (one.watched, one.coverage) = (Watched::new(clock::now().monotonic), Coverage::new(reading(5_000, 0)));
     // The message has the count of the move. Seven more packets had passed elsewhere when weir read it.
     let present = one.present.unwrap();
-    one.leave(Departure::Moved, reading(5_100, 107));
+    one.leave(Departure::Moved, reading(5_100, 107), SeenPackets::default());
     one.end();
-    one.note_seen(Some(reading(0, 107).unwrap().seen[0]));
+    one.note_seen(Some(reading(0, 107).unwrap().seen[0]), SeenPackets::default());
     one.attach(present);
     one.begin(reading(5_107, 107));
     let unseen = one.compare_with(reading(5_107, 107), 0, WINDOW);
