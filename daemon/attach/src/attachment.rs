@@ -3,13 +3,13 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use weir_common::{
     control::Feeds,
     ledger::{Counters, Loss, Tally},
 };
 use weir_config::{Interface, interface::Way};
-use weir_datapath::kept::SlotState;
+use weir_datapath::kept::{Away, SlotState};
 use weir_system::clock;
 
 use super::{
@@ -73,6 +73,9 @@ pub struct Attachment {
     missed: Unseen,
     /// When and how its interface came, until its counts are compared with those with which it came.
     pub arrived: Option<Arrived>,
+    /// The same, if weir has waited for an interface: the comparison then begins earlier, unless this one goes again
+    /// before.
+    pub arrived_awaited: Option<Arrived>,
     /// Interfaces that came and are gone again in this window.
     pub short_lives: ShortLives,
     /// At how many edges in a row its own count could not be read.
@@ -162,6 +165,7 @@ impl Attachment {
             departures: Departures::default(),
             missed: Unseen::default(),
             arrived: None,
+            arrived_awaited: None,
             short_lives: ShortLives::default(),
             postponed: 0,
             is_mixed: false,
@@ -300,6 +304,7 @@ impl Attachment {
         }
         if let Some(present) = self.present.or(self.nowhere) {
             let (since, reading) = (self.watched.good_at(), self.coverage.reading());
+            debug!(interface = %self.name, direction = self.way.name(), ?departure, ?reading, "the interface has left");
             self.departures.add(Leaving { present, departure, reading, unseen, others, since });
         }
     }
@@ -352,7 +357,9 @@ impl Attachment {
             self.coverage = Coverage::new(Some(reading));
             return;
         };
+        debug!(interface = %self.name, direction = self.way.name(), ?reading, ?beginning, "the comparison of counts begins");
         let Beginning { reading: base, unseen, is_another, is_mixed } = beginning;
+        self.arrived_awaited = None;
         self.missed.add(unseen);
         if !has_just_come {
             self.changed = is_another;
@@ -383,6 +390,25 @@ impl Attachment {
         self.coverage = Coverage::new(Some(Reading { own: [own; 2], seen }));
     }
 
+    /// Its interface was away when an earlier weir wrote `state`, or has vanished since then. That weir last checked at
+    /// `looked`, and has counted `since` then. The interface may be back, with the reading `begun`.
+    pub fn is_awaited(&mut self, state: &SlotState, since: SeenPackets, looked: Duration, begun: Option<Reading>) {
+        self.departures.resume(&state.away, looked);
+        if let (Some(ifindex), Some(own)) = (state.ifindex, state.own()) {
+            let later = since_reading(state, since).map(SeenPackets::words);
+            let (own, unseen) = ([[own.packets, own.bytes]; 2], [[0; 2]; 2]);
+            let away =
+                Away { ifindex, address: state.address, has_moved: false, own, later: [later[1], later[0]], unseen };
+            self.departures.resume(&[away], looked);
+        }
+        if self.present.is_some() && self.departures.since().is_some() {
+            self.watched = self.watched.returns(looked, clock::now().monotonic);
+            self.departures.note_seen(SeenPackets::default(), false, SeenPackets::default());
+            self.departures.is_attached();
+            self.begin(begun);
+        }
+    }
+
     /// It was attached again where an earlier weir was attached. That weir last checked at `looked`, wrote `state`
     /// then, and has counted `since`. Its program vanished with the interface or was removed, so weir did not see the
     /// packets that the interface counted up to the reading `begun`.
@@ -391,19 +417,14 @@ impl Attachment {
         (self.coverage, self.changed) = (Coverage::new(begun), true);
         let (Some(present), Some(Reading { own: [_, own], seen: [_, seen] })) = (self.present, begun) else { return };
         let most = less(own, seen.all);
-        let least = if state.ifindex == Some(present.ifindex) {
-            // It may be the same interface, or another one with its index.
-            match state.own() {
-                Some(before) if before.packets <= own.packets => {
-                    less(less(most, before), since_reading(state, since)[0].all)
-                }
-                Some(_) => most,
-                None => Tally::default(),
+        // Another interface may have carried its packets in another network namespace. If it looks like the same one, it
+        // has carried at least what it has counted since then.
+        let was = state.ifindex.map(|ifindex| Present { ifindex, address: state.address, ..present });
+        let least = match state.own() {
+            Some(before) if before.packets <= own.packets && was.is_some_and(|was| was.is_same(&present)) => {
+                less(less(most, before), since_reading(state, since)[0].all)
             }
-        } else if state.newest.is_some_and(|newest| present.ifindex > newest) {
-            most
-        } else {
-            Tally::default()
+            _ => Tally::default(),
         };
         self.missed = Unseen { counted: least, beyond: less(most, least) };
     }
@@ -414,23 +435,28 @@ impl Attachment {
         if self.departures.since().is_none() {
             self.departures.expect(arrived.at);
             self.arrived = Some(arrived);
+        } else {
+            self.arrived_awaited = Some(arrived);
         }
     }
 
     /// What it carried since its arrival is accounted for elsewhere, or cannot be.
     pub fn forget_arrival(&mut self) -> Option<Arrived> {
+        let awaited = self.arrived_awaited.take();
         let arrived = self.arrived.take();
         if arrived.is_some() {
             self.departures.expect_none();
         }
-        arrived
+        // If it was here before, the comparison begins when it left, once it is back.
+        let returns = |here: Present| self.departures.may_return(here.ifindex, here.address);
+        arrived.or_else(|| awaited.filter(|_| !self.here().is_some_and(returns)))
     }
 
     /// Ends the attachment, because of the interface or at a user's request. Returns what to detach.
     pub fn end(&mut self) -> Option<Present> {
         let here = self.here();
-        (self.present, self.ordered, self.nowhere, self.strayed) = (None, None, None, None);
         self.forget_arrival();
+        (self.present, self.ordered, self.nowhere, self.strayed) = (None, None, None, None);
         (self.obtained, self.refusal) = (Obtained::Gone, None);
         self.changed = true;
         here

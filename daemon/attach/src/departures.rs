@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weir_common::ledger::Tally;
 use weir_config::interface::Way;
-use weir_datapath::tap::LinkAddress;
+use weir_datapath::{kept::Away, tap::LinkAddress};
 
 use super::{
     coverage::{Reading, SeenPackets, Unseen},
@@ -130,6 +130,47 @@ impl Departures {
         let others = (others, None);
         self.all.push(Vanished { present, departure, reading, unseen, seen: None, others, is_open: false });
         self.since = Some(since);
+    }
+
+    /// Those that the next weir must know, if the slot has counted `seen` and the account `others` has counted `others`.
+    pub fn kept(&self, seen: SeenPackets, others: SeenPackets) -> Vec<Away> {
+        let words = |Tally { packets, bytes }| [packets, bytes];
+        let kept = |one: &Vanished| {
+            let has_moved = match one.departure {
+                Departure::Moved => true,
+                Departure::Unknown => false,
+                Departure::Unwanted | Departure::Deleted => return None,
+            };
+            let reading = one.reading?;
+            let ([least, most], (counted_then, detached)) = (one.seen.unwrap_or([seen; 2]), one.others);
+            let elsewhere = detached.unwrap_or(others).since(counted_then);
+            let mut later = [least.since(reading.seen[1]), most.since(reading.seen[0])];
+            later[1].add(elsewhere.all, elsewhere.merged);
+            Some(Away {
+                ifindex: one.present.ifindex,
+                address: one.present.address,
+                has_moved,
+                own: reading.own.map(words),
+                later: later.map(SeenPackets::words),
+                unseen: [one.unseen.counted, one.unseen.beyond].map(words),
+            })
+        };
+        self.all.iter().filter_map(kept).collect()
+    }
+
+    /// Continues with those that an earlier weir knew when it last checked at `looked`. This weir counts from zero.
+    pub fn resume(&mut self, away: &[Away], looked: Duration) {
+        let tally = |[packets, bytes]: [u64; 2]| Tally::new(packets, bytes);
+        for &Away { ifindex, address, has_moved, own, later, unseen } in away {
+            let departure = if has_moved { Departure::Moved } else { Departure::Unknown };
+            let present = Present { ifindex, xdp: None, address, origin: Origin::default(), number: 0 };
+            let [least, most] = later.map(|later| SeenPackets::default().since(SeenPackets::from_words(later)));
+            let reading = Some(Reading { own: own.map(tally), seen: [most, least] });
+            let [counted, beyond] = unseen.map(tally);
+            let (unseen, others) = (Unseen { counted, beyond }, SeenPackets::default());
+            self.add(Leaving { present, departure, reading, unseen, others, since: looked });
+            self.note_detached(present.number, others);
+        }
     }
 
     /// Notes that no interface is in their place at this time.

@@ -28,11 +28,9 @@ impl Attachment {
                 present.origin = origin;
             }
         }
-        if let Some(arrived) = &mut self.arrived
-            && arrived.origin.is_awaited()
-            && self.here().is_some_and(|here| here.ifindex == ifindex)
-        {
-            self.arrived = self.arrived.map(|arrived| Arrived { origin, ..arrived });
+        if self.here().is_some_and(|here| here.ifindex == ifindex) {
+            let arrived = [&mut self.arrived, &mut self.arrived_awaited].into_iter().flatten();
+            arrived.filter(|one| one.origin.is_awaited()).for_each(|one| one.origin = origin);
         }
     }
 
@@ -262,7 +260,11 @@ impl Attachments<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{attachment::WindowEnd, testing::attached};
+    use crate::{
+        attachment::{Ordered, WindowEnd},
+        tasks::Urgency,
+        testing::attached,
+    };
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -376,6 +378,38 @@ mod tests {
             assert_eq!(unseen.map(|unseen| unseen.counted.packets), expected);
             assert_eq!(one.blind.is_some(), expected.is_some(), "weir was blind only if it missed something");
         }
+    }
+
+    /// Another interface was deleted before.
+    #[test]
+    fn an_awaited_interface_that_goes_before_it_is_attached_has_lost_what_it_carried() {
+        let address = Some([2, 0, 0, 0, 0, 9]);
+        let awaited = |departure| {
+            let mut one = attached(0, "eth0", Way::Ingress, 7);
+            one.present.as_mut().unwrap().address = address;
+            let present = one.present.unwrap();
+            one.leave(departure, None, SeenPackets::default());
+            one.end();
+            one.note_seen(Some(seen(1_000)), SeenPackets::default());
+            one.note_arrival(arrived(10, true, 1_000));
+            let (urgency, before) = (Urgency::Named, Obtained::Gone);
+            one.order(Ordered { present, urgency, before, is_fresh: false, by_socket: false });
+            one
+        };
+        let mut one = awaited(Departure::Deleted);
+        one.end_short_life(packets(52), seen(1_000));
+        one.end();
+        assert_eq!((unseen(&mut one), one.departures.since().is_some()), (Some((42, 0)), true));
+        let mut one = awaited(Departure::Deleted);
+        assert!(one.forget_arrival().is_some(), "the attachment fails before the kernel's message is read");
+        let mut one = awaited(Departure::Moved);
+        one.end_short_life(packets(52), seen(1_000));
+        assert_eq!(unseen(&mut one), None, "it was here before, and its counts are compared once it is back");
+        let mut one = awaited(Departure::Deleted);
+        one.attach(one.here().unwrap());
+        one.begin(Some(Reading { own: [packets(52); 2], seen: [seen(1_000); 2] }));
+        one.end_short_life(packets(52), seen(1_000));
+        assert_eq!(unseen(&mut one), None, "its counts are compared");
     }
 
     #[test]

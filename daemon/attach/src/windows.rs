@@ -16,7 +16,6 @@ use super::{
     attachments::{Attachments, HELD_UP},
     coverage::SeenPackets,
     obtained::{ABSENT, Obtained, WAITS},
-    present::Present,
     shared_slot::{self, SharedSlot},
     tasks::TaskResult,
 };
@@ -193,21 +192,22 @@ impl Attachments<'_> {
     /// The state of the used slots, for the next weir.
     pub fn slot_states(&mut self) -> Vec<SlotState> {
         let readings = &self.readings;
-        let newest = self.devices.iter().map(|device| device.ifindex).max();
         let state = |(slot, one): (usize, &mut Attachment)| {
             let reading = one.present.and_then(|_| one.reading(slot, readings));
             // A socket's window ends between the two readings of the interface's own count.
             let own = reading.map(|reading| reading.own[1]);
             let has_program = one.obtained != Obtained::AfPacket;
+            let seen = if has_program { readings.seen_of(slot) } else { one.told };
             SlotState {
                 slot,
                 name: one.name.clone(),
                 way: one.way,
-                ifindex: one.present.as_ref().map(|present| present.ifindex),
+                ifindex: one.present.map(|present| present.ifindex),
+                address: one.present.and_then(|present| present.address),
                 own: own.map(|own| own.packets),
                 own_bytes: own.map(|own| own.bytes),
                 seen: reading.filter(|_| has_program).map(|reading| reading.seen.map(SeenPackets::words)),
-                newest,
+                away: one.departures.kept(seen, readings.seen_of(SharedSlot::SLOT)),
                 reported: Vec::new(),
             }
         };
@@ -216,10 +216,11 @@ impl Attachments<'_> {
             name: shared_slot::NAME.to_owned(),
             way: Way::Ingress,
             ifindex: None,
+            address: None,
             own: None,
             own_bytes: None,
             seen: None,
-            newest,
+            away: Vec::new(),
             reported: Vec::new(),
         });
         self.slots.numbered().map(state).chain(shared).collect()
@@ -246,13 +247,16 @@ impl Attachments<'_> {
     /// links that could not be taken over.
     pub fn resume(&mut self, states: &[SlotState], edge: &Edge, looked: Duration, broken: &[(Hook, u32)]) {
         for (slot, attachment) in self.slots.numbered() {
-            let Some(Present { ifindex, .. }) = attachment.present else { continue };
-            let own = |state: &&SlotState| state.way == attachment.way && state.ifindex == Some(ifindex);
+            let ifindex = attachment.present.map(|present| present.ifindex);
+            let own = |state: &&SlotState| state.way == attachment.way && ifindex.is_some() && state.ifindex == ifindex;
             let of_name = |state: &&SlotState| state.way == attachment.way && state.name == attachment.name;
-            let state = states.iter().find(own).or_else(|| states.iter().find(of_name));
-            let Some(state) = state.filter(|state| state.ifindex.is_some()) else { continue };
+            let Some(state) = states.iter().find(own).or_else(|| states.iter().find(of_name)) else { continue };
             let counters = edge.counters.get(slot).copied().unwrap_or_default();
             let since = SeenPackets { all: counters.seen, merged: counters.merged };
+            let Some(ifindex) = ifindex.filter(|_| state.ifindex.is_some()) else {
+                attachment.is_awaited(state, since, looked, attachment.reading(slot, &self.readings));
+                continue;
+            };
             let is_broken = broken.iter().any(|(hook, of)| (hook.way(), *of) == (attachment.way, ifindex));
             if state.ifindex == Some(ifindex) && !is_broken {
                 attachment.is_taken_over(state, since, looked);

@@ -138,7 +138,7 @@ pub fn read(memory: OwnedFd) -> Result<HandoverState, Unreadable> {
 mod tests {
     use weir_common::ledger::{Counters, Tally};
     use weir_config::interface::Way;
-    use weir_datapath::kept::words;
+    use weir_datapath::kept::{Away, words};
     use weir_report::alerting::state::Since;
 
     use super::*;
@@ -150,10 +150,18 @@ mod tests {
             name: "eth0".to_owned(),
             way: Way::Egress,
             ifindex: Some(7),
+            address: Some([2, 0, 0, 0, 0, 7]),
             own: Some(u64::MAX),
             own_bytes: Some(u64::MAX),
             seen: Some([[u64::MAX, 1, 0]; 2]),
-            newest: Some(8),
+            away: vec![Away {
+                ifindex: 9,
+                address: None,
+                has_moved: true,
+                own: [[u64::MAX, 1]; 2],
+                later: [[1, 2, 3]; 2],
+                unseen: [[4, 5]; 2],
+            }],
             reported: words(&counters),
         };
         HandoverState {

@@ -93,7 +93,8 @@ fn state() -> SlotState {
         own: Some(900),
         own_bytes: Some(90_000),
         seen: Some([[890, 89_000, 0]; 2]),
-        newest: Some(2),
+        away: Vec::new(),
+        address: None,
         reported: weir_datapath::kept::words(&counters),
     }
 }
@@ -121,8 +122,25 @@ fn what_an_earlier_weir_counted_after_its_reading_was_not_missed() {
     let (now, since) = (clock::now().monotonic, reading(0, 4_000).unwrap().seen[0]);
     let mut one = attached(0, "eth0", Way::Ingress, 2);
     one.attach(Present { ifindex: 2, xdp: None, address: None, origin: Origin::default(), number: 1 });
-    one.is_made_anew(&state(), since, now, reading(900 + 4_110 + 300, 0));
-    assert_eq!(one.missed.counted.packets, 300);
+    let mut missed = |state: &SlotState| {
+        one.is_made_anew(state, since, now, reading(900 + 4_110 + 300, 0));
+        (one.missed.counted.packets, one.missed.beyond.packets)
+    };
+    assert_eq!(missed(&state()), (300, 900 + 4_110), "or it is another one with this index");
+    let other = SlotState { ifindex: Some(1), ..state() };
+    assert_eq!(missed(&other), (0, 900 + 4_110 + 300), "it may have carried them in another network namespace");
+    let other = SlotState { own: Some(6_000), ..state() };
+    assert_eq!(missed(&other), (0, 900 + 4_110 + 300), "it has counted less than before");
+    let address = Some([2, 0, 0, 0, 0, 9]);
+    one.attach(Present { ifindex: 2, xdp: None, address, origin: Origin::default(), number: 1 });
+    let mut missed = |state: &SlotState| {
+        one.is_made_anew(state, since, now, reading(900 + 4_110 + 300, 0));
+        (one.missed.counted.packets, one.missed.beyond.packets)
+    };
+    let other = SlotState { address: Some([2, 0, 0, 0, 0, 8]), ..state() };
+    assert_eq!(missed(&other), (0, 900 + 4_110 + 300), "it has another address");
+    let same = SlotState { ifindex: Some(1), address, ..state() };
+    assert_eq!(missed(&same), (300, 900 + 4_110), "it was away, and has another index");
 }
 
 #[test]
@@ -314,4 +332,59 @@ fn an_interface_that_is_not_measured_says_why() {
         one.is_idle(Duration::ZERO, is_there, is_released);
         assert_eq!(state(&one), expected);
     }
+}
+
+/// The next weir starts while the interface is away, or after it is back.
+#[test]
+fn the_next_weir_continues_the_comparison_of_an_interface_that_is_away() {
+    let now = clock::now().monotonic;
+    let was =
+        Present { ifindex: 2, xdp: None, address: Some([2, 0, 0, 0, 0, 9]), origin: Origin::default(), number: 1 };
+    let (none, packets) = (SeenPackets::default(), |packets| reading(0, packets).unwrap().seen[0]);
+    let state = |away: Vec<Away>| SlotState { ifindex: None, own: None, seen: None, away, ..state() };
+    // Five packets were seen after the last comparison of 1,200 with 500, and two perhaps elsewhere.
+    let mut one = left(Departure::Moved, was);
+    one.departures.note_detached(1, packets(2));
+    let away = one.departures.kept(packets(505), packets(2));
+    assert_eq!(one.departures.kept(packets(505), packets(7)), away, "others counted more later");
+    let is = Present { ifindex: 5, ..was };
+    // It returns later.
+    let mut next = attached(0, "eth0", Way::Ingress, 5);
+    next.present = None;
+    next.is_awaited(&state(away.clone()), packets(44), now, None);
+    next.note_seen(Some(none), none);
+    next.attach(is);
+    next.begin(reading(1_220, 0));
+    let unseen = next.compare_with(reading(1_220 + 90, 90), 0, WINDOW).unwrap();
+    assert_eq!((unseen.counted.packets, unseen.beyond.packets), (20 - 5 - 2, 2));
+    // It is back when the next weir starts.
+    let mut next = attached(0, "eth0", Way::Ingress, 5);
+    (next.present, next.coverage) = (Some(is), Coverage::new(reading(1_220, 0)));
+    next.is_awaited(&state(away.clone()), packets(44), now, reading(1_220, 0));
+    let unseen = next.compare_with(reading(1_220 + 90, 90), 0, WINDOW).unwrap();
+    assert_eq!((unseen.counted.packets, unseen.beyond.packets), (20 - 5 - 2, 2));
+    assert!(next.blind.is_some());
+    // The next weir hands it on.
+    let mut next = attached(0, "eth0", Way::Ingress, 5);
+    next.present = None;
+    next.is_awaited(&state(away.clone()), packets(44), now, None);
+    assert_eq!(next.departures.kept(none, packets(3)), away);
+    for departure in [Departure::Deleted, Departure::Unwanted] {
+        assert_eq!(left(departure, was).departures.kept(packets(505), none), []);
+    }
+}
+
+/// It was attached when the earlier weir ended, and left while no weir ran.
+#[test]
+fn an_interface_that_vanishes_while_no_weir_runs_may_come_back() {
+    let (now, since) = (clock::now().monotonic, reading(0, 4_000).unwrap().seen[0]);
+    let address = Some([2, 0, 0, 0, 0, 9]);
+    let mut one = attached(0, "eth0", Way::Ingress, 2);
+    one.present = None;
+    one.is_awaited(&SlotState { address, ..state() }, since, now, None);
+    one.note_seen(Some(SeenPackets::default()), SeenPackets::default());
+    one.attach(Present { ifindex: 5, xdp: None, address, origin: Origin::default(), number: 1 });
+    one.begin(reading(900 + 4_110 + 300, 0));
+    let unseen = one.compare_with(reading(900 + 4_110 + 300, 0), 0, WINDOW).unwrap();
+    assert_eq!((unseen.counted.packets, unseen.beyond.packets), (300, 900 + 4_110), "or it is another interface");
 }

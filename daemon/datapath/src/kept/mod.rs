@@ -8,7 +8,7 @@ pub mod store;
 
 use std::{fs, os::unix::fs::MetadataExt as _};
 
-pub use self::slot::{SlotState, words};
+pub use self::slot::{Away, SlotState, words};
 
 /// The inode of this process's network namespace; 0 if `/proc` is not readable.
 pub fn network() -> u64 {

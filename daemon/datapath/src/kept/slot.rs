@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use weir_common::ledger::{Counters, Tally};
 use weir_config::interface::Way;
 
+use crate::tap::LinkAddress;
+
 /// The number of words in the counters of an interface.
 const WORDS: usize = size_of::<Counters>() / 8;
 
@@ -18,6 +20,9 @@ pub struct SlotState {
     pub way: Way,
     /// The interface's index, while it is attached.
     pub ifindex: Option<u32>,
+    /// Its link address, while it is attached, if it has one.
+    #[serde(default)]
+    pub address: Option<LinkAddress>,
     /// The interface's own count of this direction when it was last read, shortly before the end of the last window.
     pub own: Option<u64>,
     /// The same count in bytes.
@@ -27,11 +32,29 @@ pub struct SlotState {
     /// an earlier one. Unknown for a packet socket, which ends with its weir.
     #[serde(default)]
     pub seen: Option<[[u64; 3]; 2]>,
-    /// The largest index of any interface at that time: an interface with a larger index was created later.
+    /// The interfaces that it measured and that have vanished, the latest last.
     #[serde(default)]
-    pub newest: Option<u32>,
+    pub away: Vec<Away>,
     /// Its counters in all reports so far, as [`words`].
     pub reported: Vec<u64>,
+}
+
+/// An interface that has vanished and may come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Away {
+    /// Its index.
+    pub ifindex: u32,
+    /// Its link address, if it has one.
+    pub address: Option<LinkAddress>,
+    /// Whether it is known to have moved to another network namespace. Otherwise it may have been deleted.
+    pub has_moved: bool,
+    /// Its own packets and bytes when both counts were last compared, at least and at most.
+    pub own: [[u64; 2]; 2],
+    /// What weir has counted of it after that, at least and at most, as in [`SlotState::seen`].
+    pub later: [[u64; 3]; 2],
+    /// The packets and bytes before that which weir has not seen, and how many more there may be. They are not declared
+    /// yet.
+    pub unseen: [[u64; 2]; 2],
 }
 
 /// Converts counters to words.
