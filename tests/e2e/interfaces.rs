@@ -5,10 +5,10 @@ use std::{thread, time::Duration};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
 use weir_tests::{
-    account::Loss,
+    account::{Loss, tally},
     clock,
     daemon::{Daemon, weir_binary},
-    inject::Pace,
+    inject::{self, Pace},
     netns::{Lab, Namespace, QuietPair},
     oracle::Oracle,
     scratch::Scratch,
@@ -16,11 +16,15 @@ use weir_tests::{
 };
 
 use crate::watch::{
-    self, Ended, QUIET_LINK, TIMEOUT, Watch, config, has_program, judge, measure, modes, native, seen_in, seen_on, stop,
+    self, Ended, QUIET_LINK, TIMEOUT, Watch, config, has_program, judge, list, measure, modes, native, seen_in,
+    seen_on, stop,
 };
 
 // While the lock is held, the kernel answers no weir of other tests either.
-alone![windows_end_while_another_process_holds_the_kernels_lock];
+alone![
+    windows_end_while_another_process_holds_the_kernels_lock,
+    bursts_around_an_edge_are_not_lost_if_the_lock_is_held_at_the_next_one
+];
 
 tests![
     a_missing_interface_is_refused_where_it_is_asked_for,
@@ -193,6 +197,58 @@ fn windows_end_while_another_process_holds_the_kernels_lock() -> Result<()> {
         ensure!(seconds.is_some_and(|seconds| seconds < SECONDS_MAX), "a window of {seconds:?} s\n{log}");
     }
     ensure!(seen_on(INTERFACE, &reports)? == sent?, "{:?}", seen_on(INTERFACE, &reports)?);
+    Ok(())
+}
+
+/// Packets pass while the counts of many interfaces are read one after the other. While the lock is held, weir cannot
+/// check whether it has missed any.
+fn bursts_around_an_edge_are_not_lost_if_the_lock_is_held_at_the_next_one() -> Result<()> {
+    const LINKS: usize = 200;
+    const PACKETS: u64 = 101;
+    let pair = Lab::quiet_pair()?;
+    let elsewhere = Lab::quiet_pair()?;
+    make_links(&pair, LINKS)?;
+    make_slow_links(&elsewhere.observer)?;
+    let settings = "interfaces: [{name: \"far*\", mode: generic}]\nreport: {interval: 1s}\n";
+    let mut daemon = measure(&pair.observer, settings)?;
+    let burst = |seed: u64| -> Result<()> {
+        for nth in 0..LINKS {
+            let traffic =
+                Traffic::new(Plan { seed: seed + nth as u64, packets: PACKETS, flows: 10, ..Plan::default() })?;
+            pair.generator.enter(|| inject::send(&link(nth)[0], traffic, Pace::Unlimited))??;
+        }
+        Ok(())
+    };
+    let attached = || {
+        let reports = daemon.reports()?;
+        let last = reports.last().map(|report| list(&report["interfaces"])).transpose()?;
+        Ok(last.is_some_and(|all| all.iter().filter(|one| one["mode"] == "xdp-generic").count() == LINKS).then_some(()))
+    };
+    clock::wait_for("the attachment of all", TIMEOUT, attached)?;
+    let seen = |reports: &[Value]| {
+        let all = reports.iter().map(|report| list(&report["interfaces"])).collect::<Result<Vec<_>>>()?;
+        let ledgers = all.into_iter().flatten().map(|one| &one["ledger"]);
+        let sums = ledgers.map(|ledger| Ok([tally(&ledger["seen"])?, tally(&ledger["lost"]["blind"])?]));
+        sums.collect::<Result<Vec<_>>>().map(|all| {
+            all.into_iter().fold([0; 2], |[seen, blind], [more, lost]| [seen + more.packets, blind + lost.packets])
+        })
+    };
+    let so_far = daemon.reports()?.len();
+    daemon.wait_for_reports(so_far + 1, TIMEOUT)?;
+    burst(1_000)?;
+    let deleted = thread::scope(|scope| {
+        let deleting = scope.spawn(|| delete_slow_links(&elsewhere.observer));
+        burst(2_000)?;
+        deleting.join().map_err(|_| anyhow!("it panicked"))?
+    });
+    deleted?;
+    let so_far = daemon.reports()?.len();
+    // A later window decides what may have been missed.
+    daemon.wait_for_reports(so_far + 6, TIMEOUT)?;
+    let log = daemon.log()?;
+    let reports = stop(&mut daemon, Loss::None)?;
+    let found = seen(&reports)?;
+    ensure!(found == [2 * LINKS as u64 * PACKETS, 0], "{found:?} packets are seen and lost\n{log}");
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use weir_config::interface::Way;
 use weir_system::clock;
 
 use super::{
-    arrivals::{Arrived, Departed},
+    arrivals::Departed,
     attachment::Attachment,
     attachments::Attachments,
     coverage::{Coverage, Reading, SeenPackets, Unseen, less},
@@ -261,6 +261,7 @@ impl Attachments<'_> {
 mod tests {
     use super::*;
     use crate::{
+        arrivals::Arrived,
         attachment::{Ordered, WindowEnd},
         tasks::Urgency,
         testing::attached,
