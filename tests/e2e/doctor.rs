@@ -205,7 +205,7 @@ fn a_bundle_shows_neither_addresses_nor_secrets() -> Result<()> {
     let scratch = Scratch::new()?;
     let [socket, config, file] = ["control.sock", "weir.yaml", "bundle.json"].map(|name| scratch.file(name));
     let shared = format!("observer: {{name: core7, site: fra1}}\ncontrol: {{socket: {}}}\n", socket.display());
-    let mut watch = Watch::start(&format!("report: {{interval: 5s}}\n{shared}"))?;
+    let mut watch = Watch::start(&format!("report: {{interval: 15s}}\n{shared}"))?;
     watch.pair.observer.ip(&format!("link set {INTERFACE} alias Acme-uplink"))?;
     let plan = Plan { seed: 71, packets: 5_000, flows: 500, mix: Mix::odd(), ..Plan::default() };
     let sent = watch.send(plan, &mut Oracle::new())?;

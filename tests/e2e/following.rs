@@ -205,10 +205,10 @@ fn swap(mode: &str, at_once: bool) -> Result<()> {
     if at_once {
         daemon.signal(Signal::STOP)?;
     }
-    let renamed = [["port1", "tmp"], ["port2", "port1"], ["tmp", "port2"]]
-        .iter()
-        .try_for_each(|[from, to]| pair.observer.ip(&format!("link set {from} name {to}")).map(drop));
-    let sent = renamed.and_then(|()| send(["gen1", "port2"], 10)).and_then(|()| send(["gen2", "port1"], 20));
+    // One process, because weir waits only for a moment for a third name to go.
+    let renamed =
+        pair.observer.ip_batch(&["link set port1 name tmp", "link set port2 name port1", "link set tmp name port2"]);
+    let sent = renamed.and_then(|_| send(["gen1", "port2"], 10)).and_then(|()| send(["gen2", "port1"], 20));
     if at_once {
         daemon.signal(Signal::CONT)?;
     }

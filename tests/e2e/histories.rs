@@ -2,10 +2,7 @@
 //! and carries packets all the while, over the ends of windows. What all windows declare together is what the kernel's
 //! own counters say, within the stated uncertainty.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
@@ -148,11 +145,11 @@ fn send(pair: &QuietPair, of: &Namespace, interface: &str, packets: u64) -> Resu
     let before = of.counters(interface)?.received.packets;
     let traffic = Traffic::new(Plan { seed: 150, packets, ..Plan::default() })?;
     pair.generator.enter(|| inject::send(NEAR, traffic, Pace::Unlimited))??;
-    let mut latest = (before, Instant::now());
+    let mut latest = (before, clock::now());
     let arrived = || {
         let now = of.counters(interface)?.received.packets;
         if now != latest.0 {
-            latest = (now, Instant::now());
+            latest = (now, clock::now());
         }
         Ok((now >= before + packets || latest.1.elapsed() > CALM).then_some(()))
     };

@@ -263,7 +263,8 @@ fn windows_end_while_many_interfaces_are_attached() -> Result<()> {
     daemon.wait_for_line("so many interfaces came at once that some are not measured yet", TIMEOUT)?;
     daemon.wait_for_reports(1, TIMEOUT)?;
     ensure!(!daemon.log()?.contains(ALL), "no window ended before everything was attached");
-    daemon.wait_for_line(ALL, TIMEOUT)?;
+    // Each link takes a grace period of the kernel, and those are long on a busy machine.
+    daemon.wait_for_line(ALL, 4 * TIMEOUT)?;
     let [near, far] = link(LINKS - 1);
     let mut oracle = Oracle::new();
     let plan = Plan { seed: 86, packets: 3_000, mix: Mix::odd(), ..Plan::default() };

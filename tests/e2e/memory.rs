@@ -123,7 +123,8 @@ fn a_small_memory_is_enough_for_smaller_defaults() -> Result<()> {
     let planned = number(&reports[0]["self"]["memory_bytes"])?;
     ensure!(planned <= memory && most <= planned, "{planned} bytes are planned; {most} were resident");
     check_anonymous(anonymous, planned)?;
-    let reports = watch.stop(Loss::None)?;
+    // The ring holds a tenth of a second of this flood: on a busy machine it may be full.
+    let reports = watch.stop(Loss::Possible(&["ring_full"]))?;
     judge("all windows together", oracle.check_reports(&reports))
 }
 

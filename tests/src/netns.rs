@@ -22,7 +22,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 use weir_common::ledger::Tally;
 
-use crate::clock;
+use crate::{clock, scratch::Scratch};
 
 /// Why there can be no laboratory here: not root, no `ip` command, or no permission to create namespaces.
 ///
@@ -86,6 +86,18 @@ impl Namespace {
     /// The command line and what it wrote to its standard error.
     pub fn ip(&self, arguments: &str) -> Result<String> {
         ip(["-n", &self.name].into_iter().chain(arguments.split(' ')))
+    }
+
+    /// Runs these one after the other, in one process.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Namespace::ip`]. Those after one that fails are not run.
+    pub fn ip_batch(&self, all: &[&str]) -> Result<String> {
+        let scratch = Scratch::new()?;
+        let batch = scratch.file("batch");
+        fs::write(&batch, all.join("\n")).with_context(|| format!("cannot write {}", batch.display()))?;
+        ip(["-n", &self.name, "-batch", batch.to_str().context("its path is not UTF-8")?])
     }
 
     /// Runs `inside` on a new thread that has entered the namespace, and waits for it.
