@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_table_of_flows_is_as_large_as_the_design_says() {
-        let table = TopK::<FlowKey, Tally>::with_error(0.0005, 1024, 7);
+        let table = TopK::<FlowKey, Tally>::with_error(0.0005, 1024, 7).unwrap();
         assert_eq!((table.capacity(), table.key_id()), (8000, 7));
         assert_eq!(table.memory_bytes() - size_of_val(&table), 1000 * (64 + 8 * 72));
     }

@@ -28,8 +28,8 @@ struct Reading {
 }
 
 impl Reading {
-    fn of(&self, slot: usize) -> Counted {
-        self.counted.get(slot).copied().unwrap_or_default()
+    fn of(&self, slot: Option<usize>) -> Counted {
+        of(&self.counted, slot)
     }
 }
 
@@ -84,7 +84,7 @@ impl Seconds {
         let (before, last) = self.before.as_ref().zip(self.last.as_ref())?;
         let interface = |now: &InterfaceNow<'_>| {
             let (earlier, later) = (before.of(now.slot), last.of(now.slot));
-            let lost = self.lost.as_ref().map(|lost| later.lost.since(lost.get(now.slot).copied().unwrap_or_default()));
+            let lost = self.lost.as_ref().map(|lost| later.lost.since(of(lost, now.slot)));
             let counted = later.seen.since(earlier.seen);
             let is_known = is_counted(now, counted);
             InterfaceSecond {
@@ -110,6 +110,10 @@ impl Seconds {
     }
 }
 
+fn of<C: Copy + Default>(all: &[C], slot: Option<usize>) -> C {
+    slot.and_then(|slot| all.get(slot)).copied().unwrap_or_default()
+}
+
 /// Whether this is what the interface carried. What packet sockets see is known at the end of a window. If weir does
 /// not see its packets, nothing is known of them; but the programs may have counted some until then.
 fn is_counted(now: &InterfaceNow<'_>, counted: Tally) -> bool {
@@ -131,7 +135,7 @@ mod tests {
             seconds.read(Duration::from_secs(second), vec![Counted { seen, lost: Tally::default() }]);
             let counted = |obtained| {
                 let way = Some(Way::Ingress);
-                let now = [InterfaceNow { slot: 0, name: "eth0", way, obtained, trouble: None }];
+                let now = [InterfaceNow { slot: Some(0), name: "eth0", way, obtained, trouble: None }];
                 let carried = seconds.carried(&now).next().unwrap().counts.map(|counts| counts.packets);
                 let told = seconds.message(weir_system::clock::now(), Timestamp::UNIX_EPOCH, &now);
                 let told = told.and_then(|told| told.interfaces[0].counted).map(|counted| counted.packets);

@@ -33,6 +33,7 @@ tests![
     windows_end_while_many_interfaces_are_attached,
     an_interface_that_vanishes_and_comes_back_is_measured_exactly,
     a_foreign_program_stays_and_is_not_disturbed,
+    a_refused_interface_of_a_pattern_is_in_reports,
     an_alias_is_reported_and_followed,
     an_alternative_name_is_a_name,
     a_bridge_and_its_ports_have_generic_xdp
@@ -339,6 +340,32 @@ fn a_foreign_program_stays_and_is_not_disturbed() -> Result<()> {
     let reports = watch.stop(Loss::None)?;
     ensure!(reports.len() == 1, "{} reports of one window", reports.len());
     judge("the first one's report", oracle.check_report(&reports[0]))
+}
+
+/// Nobody may take silence for a quiet interface.
+fn a_refused_interface_of_a_pattern_is_in_reports() -> Result<()> {
+    let watch = Watch::one_window("")?;
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("control.sock");
+    let settings = format!(
+        "interfaces: [{{name: \"{}*\", mode: native}}, lo]\nreport: {{interval: 1s}}\ncontrol: {{socket: {}}}\n",
+        &INTERFACE[..1],
+        socket.display()
+    );
+    let mut second = measure(&watch.pair.observer, &settings)?;
+    second.wait_for_reports(2, TIMEOUT)?;
+    let status = Ended::of(watch.pair.observer.command(weir_binary()?).args(["status", "--socket"]).arg(&socket))?;
+    ensure!(status.code == Some(0) && status.out.contains("has another XDP program"), "{}", status.out);
+    let reports = stop(&mut second, Loss::None)?;
+    for report in &reports {
+        let all = report["interfaces"].as_array().context("no interfaces")?;
+        let refused: Vec<&Value> = all.iter().filter(|one| one["name"] == INTERFACE).collect();
+        ensure!(refused.len() == 1 && refused[0]["mode"] == "refused", "{all:?}");
+        let trouble = refused[0]["trouble"].as_str().unwrap_or_default();
+        ensure!(trouble.contains("has another XDP program"), "{trouble:?}");
+        ensure!(refused[0]["direction"] == "ingress" && refused[0]["index"].is_u64(), "{all:?}");
+    }
+    watch.stop(Loss::None).map(drop)
 }
 
 fn an_alias_is_reported_and_followed() -> Result<()> {

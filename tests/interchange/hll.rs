@@ -21,7 +21,7 @@ pub fn the_package_reads_ours() -> Result<()> {
     let mut truths = Vec::new();
     for precision in [4, 8, 10, 12, 14, 18] {
         for count in [0, 1, 10, 900, 3_000, 50_000] {
-            let mut sketch = HyperLogLog::with_precision(precision, PUBLIC);
+            let mut sketch = HyperLogLog::with_precision(precision, PUBLIC).expect("the settings are allowed");
             for n in 0..count {
                 sketch.insert(PublicHash::of_integer(n).for_precision(precision));
             }
@@ -50,7 +50,7 @@ pub fn the_package_reads_keyed_ones() -> Result<()> {
     const COUNT: u64 = 20_000;
     let key = Key([8, 9]);
     let hash = KeyedHash::new(key);
-    let mut sketch = HyperLogLog::with_precision(12, key.id());
+    let mut sketch = HyperLogLog::with_precision(12, key.id()).expect("the settings are allowed");
     for n in 0..COUNT {
         sketch.insert(hash.of(&n));
     }
@@ -66,10 +66,10 @@ pub fn the_package_merges_exports_in_any_order() -> Result<()> {
     let key = Key([8, 9]);
     let hash = KeyedHash::new(key);
     let routers = [(12, 0..50_000), (14, 40_000..40_003), (16, 45_000..95_000), (13, 7..7), (18, 0..2_000_u64)];
-    let mut all = HyperLogLog::with_precision(12, key.id());
+    let mut all = HyperLogLog::with_precision(12, key.id()).expect("the settings are allowed");
     let mut images = Vec::new();
     for (precision, values) in routers {
-        let mut sketch = HyperLogLog::with_precision(precision, key.id());
+        let mut sketch = HyperLogLog::with_precision(precision, key.id()).expect("the settings are allowed");
         for value in values {
             sketch.insert(hash.of(&value));
         }

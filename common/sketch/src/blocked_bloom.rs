@@ -49,14 +49,17 @@ impl BlockedBloom {
     /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it contains `items`
     /// keys.
     ///
-    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. At most [`BLOCKS_MAX`] blocks are allocated, so beyond
-    /// about a billion keys the rate is higher than planned: see [`BlockedBloom::false_positive_rate`].
-    pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
-        Self::from_plan(Plan::new(items, false_positive_rate, u64::BITS), key_id)
+    /// The rate is from [`RATE_MIN`] to [`RATE_MAX`]. There is room for at most [`BLOCKS_MAX`] blocks.
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(items, false_positive_rate)?;
+        Ok(Self::from_plan(Plan::new(items, false_positive_rate, u64::BITS), key_id))
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
-    /// allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -287,7 +290,7 @@ mod tests {
         oracle::{SplitMix64, hash},
         simd::{Level, at_level},
         split_block::tests::{
-            assert_settings_are_clamped_and_memory_is_reported, assert_the_rate_is_as_planned_and_as_computed,
+            assert_any_size_works_and_memory_is_reported, assert_the_rate_is_as_planned_and_as_computed,
         },
     };
     use std::{collections::HashSet, vec::Vec};
@@ -297,7 +300,7 @@ mod tests {
     }
 
     fn fed(planned: u64, rate: f64, seed: u64, items: u64) -> BlockedBloom {
-        let mut filter = BlockedBloom::with_capacity(planned, rate, 7);
+        let mut filter = BlockedBloom::with_capacity(planned, rate, 7).unwrap();
         filter.insert_batch(&hashes(seed, 0..items));
         filter
     }
@@ -310,7 +313,7 @@ mod tests {
     #[test]
     fn every_key_is_found_and_new_only_once() {
         const KEYS: u64 = crate::test_size::of(20_000, 50);
-        let mut filter = BlockedBloom::with_capacity(KEYS, 0.01, 7);
+        let mut filter = BlockedBloom::with_capacity(KEYS, 0.01, 7).unwrap();
         let mut inserted = HashSet::new();
         for key in (0..KEYS).chain(0..KEYS / 4).map(|item| hash(1, item)) {
             let known = filter.contains(key);
@@ -367,7 +370,7 @@ mod tests {
         // Batches may have any length, also in a filter so large that lines are prefetched.
         for (planned, most) in [(300, 100), (crate::test_size::of(2_000_000, 4_000), 100)] {
             let mut random = SplitMix64(planned);
-            let mut one_by_one = BlockedBloom::with_capacity(planned, 0.01, 7);
+            let mut one_by_one = BlockedBloom::with_capacity(planned, 0.01, 7).unwrap();
             let mut batched = one_by_one.clone();
             let mut counted = one_by_one.clone();
             for length in (0..most).step_by(crate::test_size::of(1, 33)) {
@@ -393,7 +396,7 @@ mod tests {
         const KEYS: u64 = crate::test_size::of(4_000, 60);
         let (keys, wanted) = (hashes(1, 0..KEYS), hashes(1, KEYS / 2..KEYS * 5 / 2));
         let run = |level: Level| {
-            let mut filter = BlockedBloom::with_capacity(4_000, 0.02, 7);
+            let mut filter = BlockedBloom::with_capacity(4_000, 0.02, 7).unwrap();
             let mut found = std::vec![false; wanted.len()];
             let (blocks, keys): (&mut [Block], &[u64]) = (&mut filter.blocks, &keys);
             let new = at_level!(level, (blocks: &mut [Block], keys: &[u64]) -> u64 {
@@ -414,7 +417,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn fill_and_number_of_keys_are_estimated() {
-        let empty = BlockedBloom::with_capacity(10_000, 0.01, 7);
+        let empty = BlockedBloom::with_capacity(10_000, 0.01, 7).unwrap();
         assert_eq!((empty.fill(), empty.false_positive_rate(), empty.estimated_items().upper), (0.0, 0.0, 0));
         for items in [1, 100, 10_000, 20_000] {
             let filter = fed(10_000, 0.01, items, items);
@@ -428,9 +431,9 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_clamped_and_memory_is_reported() {
-        assert_settings_are_clamped_and_memory_is_reported(BlockedBloom::with_capacity, 10.0..10.2);
-        let filter = BlockedBloom::with_capacity(100, 0.01, 7);
+    fn any_size_works_and_memory_is_reported() {
+        assert_any_size_works_and_memory_is_reported(BlockedBloom::with_capacity, 10.0..10.2);
+        let filter = BlockedBloom::with_capacity(100, 0.01, 7).unwrap();
         assert_eq!((align_of_val(&filter.blocks[0]), filter.capacity()), (64, 100));
     }
 }

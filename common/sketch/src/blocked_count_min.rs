@@ -74,23 +74,31 @@ pub struct BlockedCountMin<W = u64, U = Conservative> {
 
 impl<W: Weight> BlockedCountMin<W> {
     /// A sketch with conservative update. It has as many cells as a [`CountMin`](super::CountMin) of four rows and this
-    /// error, e / `error` per row, in at most [`BLOCKS_MAX`] blocks. NaN gives the smallest sketch.
+    /// error, e / `error` per row, in at most [`BLOCKS_MAX`] blocks.
     ///
     /// The real error depends on how the blocks fill: see [`BlockedCountMin::excess`].
-    pub fn with_error(error: f64, key_id: u64) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_error(error: f64, key_id: u64) -> Result<Self, SettingError> {
         Self::of_error(error, key_id)
     }
 }
 
 impl<W: Weight> BlockedCountMin<W, Plain> {
     /// A sketch with plain update. Otherwise like [`BlockedCountMin::with_error`].
-    pub fn plain_with_error(error: f64, key_id: u64) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn plain_with_error(error: f64, key_id: u64) -> Result<Self, SettingError> {
         Self::of_error(error, key_id)
     }
 }
 
 impl<W: Weight, U: Update> BlockedCountMin<W, U> {
-    /// Checks the error, as `with_key` does. [`BlockedCountMin::with_error`] takes the nearest one that is allowed.
+    /// Checks the error, as all constructors do.
     ///
     /// # Errors
     ///
@@ -99,10 +107,11 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         check_error("error", error, E * ROWS as f64 / (BLOCKS_MAX * CELLS) as f64)
     }
 
-    fn of_error(error: f64, key_id: u64) -> Self {
-        let cells = libm::ceil(E / error.clamp(1e-9, 1.0)) as usize * ROWS;
-        let blocks = vec![Block::default(); cells.div_ceil(CELLS).clamp(1, BLOCKS_MAX)].into_boxed_slice();
-        Self { blocks, total: W::default(), key_id, update: PhantomData }
+    fn of_error(error: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(error)?;
+        let cells = libm::ceil(E / error) as usize * ROWS;
+        let blocks = vec![Block::default(); cells.div_ceil(CELLS).min(BLOCKS_MAX)].into_boxed_slice();
+        Ok(Self { blocks, total: W::default(), key_id, update: PhantomData })
     }
 
     /// Adds `weight` to the key with this hash. Returns the key's new estimate, which is never below the truth.

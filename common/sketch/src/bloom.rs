@@ -64,23 +64,24 @@ impl Bloom {
     /// `items` keys (n). That is the mean over all keys that could be in it. It has k = -log2 p bits per key and
     /// m = -n ln p / (ln 2)^2 bits in all, and a little more because both are whole numbers.
     ///
-    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]; NaN becomes the highest. [`Bloom::check`] refuses such
-    /// settings. At most [`BITS_MAX`] bits are allocated, so beyond about a billion keys the rate is higher than
-    /// planned: see [`Bloom::false_positive_rate`].
-    pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
+    /// The rate is from [`RATE_MIN`] to [`RATE_MAX`]. There is room for at most [`BITS_MAX`] bits.
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(items, false_positive_rate)?;
         let capacity = items.max(1);
-        let rate = if false_positive_rate.is_nan() { RATE_MAX } else { false_positive_rate.clamp(RATE_MIN, RATE_MAX) };
-        let (hashes, clear) = hashes_for(rate);
+        let (hashes, clear) = hashes_for(false_positive_rate);
         let most = BITS_MAX as f64 / f64::from(hashes);
         let slots = libm::ceil(-1.0 / libm::expm1(clear / capacity as f64)).clamp(SLOTS_MIN as f64, most);
         let words = words_for(hashes, slots as u64);
         // Slices take the rest of the last word, too.
         let slots = words as u64 * u64::from(u64::BITS) / u64::from(hashes);
-        Self { words: vec![0; words].into_boxed_slice(), hashes, slots, capacity, key_id }
+        Ok(Self { words: vec![0; words].into_boxed_slice(), hashes, slots, capacity, key_id })
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
-    /// allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -305,7 +306,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn fed(planned: u64, rate: f64, seed: u64, items: u64) -> Bloom {
-        let mut filter = Bloom::with_capacity(planned, rate, 7);
+        let mut filter = Bloom::with_capacity(planned, rate, 7).unwrap();
         for item in 0..items {
             filter.insert(hash(seed, item));
         }
@@ -315,7 +316,7 @@ mod tests {
     #[test]
     fn every_key_is_found_and_new_only_once() {
         const KEYS: u64 = crate::test_size::of(20_000, 50);
-        let mut filter = Bloom::with_capacity(KEYS, 0.01, 7);
+        let mut filter = Bloom::with_capacity(KEYS, 0.01, 7).unwrap();
         let mut inserted = HashSet::new();
         for key in (0..KEYS).chain(0..KEYS / 4).map(|item| hash(1, item)) {
             let known = filter.contains(key);
@@ -349,7 +350,7 @@ mod tests {
         let mut random = SplitMix64(1);
         let extremes = [0, 1, u64::MAX, 1 << 63, u64::MAX >> 1];
         for (items, rate) in [(1, RATE_MIN), (1, 0.5), (3, 0.1), (100, 0.01), (100_000, 1e-4)] {
-            let filter = Bloom::with_capacity(items, rate, 7);
+            let filter = Bloom::with_capacity(items, rate, 7).unwrap();
             for key in (0..crate::test_size::of(1_000, 5)).map(|_| random.word()).chain(extremes) {
                 let mut single = filter.clone();
                 assert!(single.insert(key) && single.contains(key));
@@ -365,7 +366,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn fill_and_number_of_keys_are_estimated() {
-        let empty = Bloom::with_capacity(10_000, 0.01, 7);
+        let empty = Bloom::with_capacity(10_000, 0.01, 7).unwrap();
         assert_eq!((empty.fill(), empty.false_positive_rate(), empty.estimated_items().upper), (0.0, 0.0, 0));
         for items in [1, 100, 10_000, 20_000] {
             let filter = fed(10_000, 0.01, items, items);
@@ -381,17 +382,14 @@ mod tests {
     #[test]
     fn geometry_follows_from_the_plan_and_stays_in_range() {
         // n ln p / (ln 2)^2 is 9,585,058 bits. With seven hashes instead of 6.64, it is a thousandth more.
-        let Geometry::Bits { count, hashes: 7 } = Bloom::with_capacity(1_000_000, 0.01, 7).geometry() else {
+        let Geometry::Bits { count, hashes: 7 } = Bloom::with_capacity(1_000_000, 0.01, 7).unwrap().geometry() else {
             panic!("not seven bits per key");
         };
         assert!((9_585_058..9_600_000).contains(&count), "{count}");
-        for rate in [f64::NAN, 0.5, 7.0, f64::INFINITY] {
-            assert_eq!(Bloom::with_capacity(10, rate, 7).hashes, 1, "{rate}");
+        for (rate, hashes) in [(RATE_MAX, 1), (RATE_MIN, 30)] {
+            assert_eq!(Bloom::with_capacity(10, rate, 7).unwrap().hashes, hashes, "{rate}");
         }
-        for rate in [-1.0, 0.0, RATE_MIN] {
-            assert_eq!(Bloom::with_capacity(10, rate, 7).hashes, 30, "{rate}");
-        }
-        let smallest = Bloom::with_capacity(0, 0.5, 7);
+        let smallest = Bloom::with_capacity(0, 0.5, 7).unwrap();
         assert_eq!((smallest.capacity(), smallest.memory_bytes() - size_of::<Bloom>()), (1, 8));
     }
 }

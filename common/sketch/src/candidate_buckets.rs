@@ -76,7 +76,7 @@ use self::{
 };
 use super::{
     Bounds, Geometry, MergeError, Weight,
-    setting::{SettingError, check_room},
+    setting::{SettingError, check_error, check_number, check_room},
 };
 use crate::hash::scale;
 
@@ -103,12 +103,16 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
     /// Room for at least `candidates` keys, rounded up to buckets of [`WAYS`], from one bucket to [`BUCKETS_MAX`].
     ///
     /// To list the k largest keys, take about eight times k.
-    pub fn with_capacity(candidates: usize, key_id: u64) -> Self {
-        Self::with_buckets(candidates.div_ceil(WAYS), key_id)
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_capacity(candidates: usize, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(candidates)?;
+        Ok(Self::of_buckets(candidates.div_ceil(WAYS).max(1), key_id))
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
-    /// allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -119,27 +123,46 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
 
     /// Room for at least `candidates` keys. The bounds of a key seldom differ by more than `error`, a share of
     /// everything that is added.
-    pub fn with_error(error: f64, candidates: usize, key_id: u64) -> Self {
-        Self::with_buckets(Self::buckets_for(error, candidates), key_id)
+    ///
+    /// # Errors
+    ///
+    /// The error is no share that [`BUCKETS_MAX`] buckets can have, or there is no room for so many candidates.
+    pub fn with_error(error: f64, candidates: usize, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(candidates)?;
+        check_error("error", error, buckets_of(BUCKETS_MAX as f64))?;
+        Ok(Self::of_buckets(Self::buckets_for(error, candidates), key_id))
     }
 
-    /// How many buckets [`CandidateBuckets::with_error`] creates.
+    /// How many buckets [`CandidateBuckets::with_error`] creates with settings that it allows.
     pub fn buckets_for(error: f64, candidates: usize) -> usize {
-        // Keys that are not held are spread over the cells. Three quarters of the error allow for an uneven spread.
-        let buckets = libm::ceil(4.0 / (CELLS as f64 * error.clamp(1e-9, 1.0))) as usize;
+        let buckets = libm::ceil(buckets_of(error)) as usize;
         buckets.max(candidates.div_ceil(WAYS)).clamp(1, BUCKETS_MAX)
     }
 
     /// As many buckets as fit into this much memory.
-    pub fn with_memory(bytes: usize, key_id: u64) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Less than four buckets fit, or more than [`BUCKETS_MAX`].
+    pub fn with_memory(bytes: usize, key_id: u64) -> Result<Self, SettingError> {
         let fixed = size_of::<Self>() + size_of::<Scratch<W>>() + Self::bytes_of(0);
         let of_four = Self::bytes_of(4) - Self::bytes_of(0);
-        Self::with_buckets(bytes.saturating_sub(fixed) / of_four * 4, key_id)
+        let most = fixed + BUCKETS_MAX / 4 * of_four;
+        check_number("bytes", bytes as u64, (fixed + of_four) as u64..=most as u64)?;
+        Ok(Self::of_buckets((bytes - fixed) / of_four * 4, key_id))
     }
 
     /// This many buckets, from one to [`BUCKETS_MAX`].
-    pub fn with_buckets(count: usize, key_id: u64) -> Self {
-        let count = count.clamp(1, BUCKETS_MAX);
+    ///
+    /// # Errors
+    ///
+    /// There are none, or too many.
+    pub fn with_buckets(count: usize, key_id: u64) -> Result<Self, SettingError> {
+        check_number("count", count as u64, 1..=BUCKETS_MAX as u64)?;
+        Ok(Self::of_buckets(count, key_id))
+    }
+
+    fn of_buckets(count: usize, key_id: u64) -> Self {
         Self {
             counters: Counters::new(counters::buckets(count)),
             rows: vec![Row::default(); count].into_boxed_slice(),
@@ -359,6 +382,12 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
     fn candidates(&self, at: usize) -> impl Iterator<Item = Candidate<K, W>> {
         self.counters.buckets[at].taken().map(move |way| self.candidate(at, way))
     }
+}
+
+/// How many buckets have this error; and which error so many buckets have, because the function is its own inverse. Keys
+/// that are not held are spread over the cells. Three quarters of the error allow for an uneven spread.
+fn buckets_of(error: f64) -> f64 {
+    4.0 / (CELLS as f64 * error)
 }
 
 #[cfg(test)]

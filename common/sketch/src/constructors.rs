@@ -32,8 +32,7 @@ macro_rules! constructors {
             ///
             /// A setting is not allowed: see [`Self::check`].
             pub fn with_key(key: Key, $($setting: $type),+) -> Result<Keyed<Self>, SettingError> {
-                Self::check($($setting),+)?;
-                Ok(Keyed::build(key, |key_id| Self::$build($($setting,)+ key_id)))
+                Keyed::build(key, |key_id| Self::$build($($setting,)+ key_id))
             }
         })+
     };

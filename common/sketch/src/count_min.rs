@@ -85,22 +85,29 @@ impl<W: Weight> CountMin<W> {
     /// that is added) with a probability of at most `probability_of_more`.
     ///
     /// The width e / `error` is rounded up, within [`WIDTH_MIN`] and [`WIDTH_MAX`]. The depth ln(1 / probability) is
-    /// rounded up, within 1 and [`DEPTH_MAX`]. NaN gives the smallest sketch. `error()` and `probability_of_more()`
-    /// return the values of the result.
-    pub fn with_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
+    /// rounded up, to at most [`DEPTH_MAX`]. `error()` and `probability_of_more()` return the values of the result.
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_error(error: f64, probability_of_more: f64, key_id: u64) -> Result<Self, SettingError> {
         Self::of_error(error, probability_of_more, key_id)
     }
 }
 
 impl<W: Weight> CountMin<W, Plain> {
     /// A sketch with plain update. Otherwise like [`CountMin::with_error`].
-    pub fn plain_with_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn plain_with_error(error: f64, probability_of_more: f64, key_id: u64) -> Result<Self, SettingError> {
         Self::of_error(error, probability_of_more, key_id)
     }
 }
 
 impl<W: Weight, U: Update> CountMin<W, U> {
-    /// Checks these settings, as `with_key` does. [`CountMin::with_error`] takes the nearest ones that are allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -110,12 +117,13 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         check_error("probability_of_more", probability_of_more, libm::exp(-(DEPTH_MAX as f64)))
     }
 
-    fn of_error(error: f64, probability_of_more: f64, key_id: u64) -> Self {
-        let width = libm::ceil(E / error.clamp(ERROR_MIN, 1.0)) as usize;
-        let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
-        let depth = (libm::ceil(-libm::log(probability_of_more.clamp(0.0, 1.0))) as usize).clamp(1, DEPTH_MAX);
+    fn of_error(error: f64, probability_of_more: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(error, probability_of_more)?;
+        // The lowest values may be rounded, so they are allowed to be a little lower.
+        let width = (libm::ceil(E / error) as usize).clamp(WIDTH_MIN, WIDTH_MAX);
+        let depth = (libm::ceil(-libm::log(probability_of_more)) as usize).clamp(1, DEPTH_MAX);
         let cells = vec![W::default(); width * depth].into_boxed_slice();
-        Self { cells, width, depth, total: W::default(), key_id, update: PhantomData }
+        Ok(Self { cells, width, depth, total: W::default(), key_id, update: PhantomData })
     }
 
     /// Adds `weight` to the key with this hash. Returns the key's new estimate, which is never below the truth.

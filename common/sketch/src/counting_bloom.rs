@@ -50,15 +50,18 @@ impl CountingBloom {
     /// A filter that finds an absent key with a probability of at most `false_positive_rate` when it contains `items`
     /// distinct keys.
     ///
-    /// The rate is clamped to [`RATE_MIN`] and [`RATE_MAX`]. At most [`BLOCKS_MAX`] blocks are allocated, so beyond
-    /// about a hundred million keys the rate is higher than planned: see [`CountingBloom::false_positive_rate`].
-    pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
+    /// The rate is from [`RATE_MIN`] to [`RATE_MAX`]. There is room for at most [`BLOCKS_MAX`] blocks.
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(items, false_positive_rate)?;
         let plan = Plan::new(items, false_positive_rate, u64::BITS / COUNTER_BITS);
-        Self { blocks: vec![Block([0; LANES]); plan.blocks].into_boxed_slice(), plan, key_id }
+        Ok(Self { blocks: vec![Block([0; LANES]); plan.blocks].into_boxed_slice(), plan, key_id })
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
-    /// allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -322,14 +325,14 @@ mod tests {
         oracle::{SplitMix64, hash},
         simd::{self, Level, at_level},
         split_block::tests::{
-            assert_settings_are_clamped_and_memory_is_reported, assert_the_rate_is_as_planned_and_as_computed,
+            assert_any_size_works_and_memory_is_reported, assert_the_rate_is_as_planned_and_as_computed,
         },
     };
     use std::{collections::HashMap, vec::Vec};
 
     #[test]
     fn keys_come_and_go() {
-        let empty = CountingBloom::with_capacity(1_000, 0.01, 7);
+        let empty = CountingBloom::with_capacity(1_000, 0.01, 7).unwrap();
         let mut filter = empty.clone();
         let mut counts: HashMap<u64, u64> = HashMap::new();
         let mut random = SplitMix64(1);
@@ -360,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_full_counter_stays_full() {
-        let mut filter = CountingBloom::with_capacity(100, 0.01, 7);
+        let mut filter = CountingBloom::with_capacity(100, 0.01, 7).unwrap();
         (0..COUNT_MAX - 1).for_each(|nth| assert_eq!(filter.insert(9), nth == 0));
         (0..COUNT_MAX - 1).for_each(|_| assert!(filter.remove(9)));
         assert!(!filter.contains(9));
@@ -374,7 +377,7 @@ mod tests {
     fn the_rate_is_as_planned_and_as_computed() {
         const ITEMS: usize = 30_000;
         assert_the_rate_is_as_planned_and_as_computed(ITEMS as u64, |planned, seed| {
-            let mut filter = CountingBloom::with_capacity(ITEMS as u64, planned, 7);
+            let mut filter = CountingBloom::with_capacity(ITEMS as u64, planned, 7).unwrap();
             let keys: Vec<u64> = (0..ITEMS as u64 * 4 / 3).map(|item| hash(seed, item)).collect();
             filter.insert_batch(&keys);
             assert!(filter.is_saturated());
@@ -390,7 +393,7 @@ mod tests {
         const KEYS: u64 = crate::test_size::of(6_001, 91);
         let keys: Vec<u64> = (0..KEYS).map(|item| hash(1, item % 3_500 * (item % 3))).collect();
         let run = |level: Level| {
-            let mut filter = CountingBloom::with_capacity(4_000, 0.02, 7);
+            let mut filter = CountingBloom::with_capacity(4_000, 0.02, 7).unwrap();
             let mut found = std::vec![false; keys.len()];
             let (blocks, hashes): (&mut [Block], &[u64]) = (&mut filter.blocks, &keys);
             at_level!(level, (blocks: &mut [Block], hashes: &[u64]) {
@@ -407,11 +410,11 @@ mod tests {
         for level in [Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
             assert!(run(level) == portable, "{level:?}");
         }
-        let mut one_by_one = CountingBloom::with_capacity(4_000, 0.02, 7);
+        let mut one_by_one = CountingBloom::with_capacity(4_000, 0.02, 7).unwrap();
         for key in &keys {
             one_by_one.insert(*key);
         }
-        let mut batched = CountingBloom::with_capacity(4_000, 0.02, 7);
+        let mut batched = CountingBloom::with_capacity(4_000, 0.02, 7).unwrap();
         batched.insert_batch(&keys);
         assert!(batched == one_by_one);
         for key in &keys[..keys.len() / 3] {
@@ -433,7 +436,7 @@ mod tests {
                 .collect::<Vec<u64>>()
         };
         let fed = |streams: &[u64]| {
-            let mut filter = CountingBloom::with_capacity(600, 0.01, 7);
+            let mut filter = CountingBloom::with_capacity(600, 0.01, 7).unwrap();
             streams.iter().for_each(|seed| filter.insert_batch(&stream(*seed)));
             filter
         };
@@ -454,9 +457,9 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_clamped_and_memory_is_reported() {
-        assert_settings_are_clamped_and_memory_is_reported(CountingBloom::with_capacity, 45.0..46.5);
-        let filter = CountingBloom::with_capacity(100, 0.01, 7);
+    fn any_size_works_and_memory_is_reported() {
+        assert_any_size_works_and_memory_is_reported(CountingBloom::with_capacity, 45.0..46.5);
+        let filter = CountingBloom::with_capacity(100, 0.01, 7).unwrap();
         assert_eq!((align_of_val(&filter.blocks[0]), filter.capacity()), (64, 100));
     }
 }

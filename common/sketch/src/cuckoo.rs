@@ -73,15 +73,19 @@ pub struct Cuckoo {
 }
 
 impl Cuckoo {
-    /// A filter for this many keys. At most [`BUCKETS_MAX`] buckets are allocated, so a larger filter is full earlier.
-    pub fn with_capacity(items: u64, key_id: u64) -> Self {
+    /// A filter for this many keys. There is room for at most [`BUCKETS_MAX`] buckets.
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_capacity(items: u64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(items)?;
         let buckets = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + BUCKETS_SPARE) as usize;
         let buckets = vec![Bucket::default(); buckets.min(BUCKETS_MAX)].into_boxed_slice();
-        Self { capacity: items.clamp(1, capacity_max(buckets.len())), buckets, items: 0, key_id }
+        Ok(Self { capacity: items.max(1), buckets, items: 0, key_id })
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
-    /// allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///

@@ -107,15 +107,15 @@ macro_rules! laws {
 }
 
 laws! {
-    bloom: RATES, |items, rate| Bloom::with_capacity(items, rate, 7);
-    blocked_bloom: RATES, |items, rate| BlockedBloom::with_capacity(items, rate, 7);
-    counting_bloom: RATES, |items, rate| CountingBloom::with_capacity(items, rate, 7);
-    shared_bloom: RATES, |items, rate| SharedBloom::with_capacity(items, rate, 7);
-    scalable_bloom: RATES, |items, rate| ScalableBloom::with_capacity(items, rate, 7);
-    a_scalable_bloom_that_grew: RATES, |items, rate| ScalableBloom::with_capacity(items.div_ceil(9), rate, 7);
-    cuckoo: [0.000_123], |items, _| Cuckoo::with_capacity(items, 7);
-    two_choice: [0.000_95], |items, _| TwoChoice::with_capacity(items, 7);
-    quotient: [0.000_05], |items, _| Quotient::with_capacity(items, 7);
+    bloom: RATES, |items, rate| Bloom::with_capacity(items, rate, 7).unwrap();
+    blocked_bloom: RATES, |items, rate| BlockedBloom::with_capacity(items, rate, 7).unwrap();
+    counting_bloom: RATES, |items, rate| CountingBloom::with_capacity(items, rate, 7).unwrap();
+    shared_bloom: RATES, |items, rate| SharedBloom::with_capacity(items, rate, 7).unwrap();
+    scalable_bloom: RATES, |items, rate| ScalableBloom::with_capacity(items, rate, 7).unwrap();
+    a_scalable_bloom_that_grew: RATES, |items, rate| ScalableBloom::with_capacity(items.div_ceil(9), rate, 7).unwrap();
+    cuckoo: [0.000_123], |items, _| Cuckoo::with_capacity(items, 7).unwrap();
+    two_choice: [0.000_95], |items, _| TwoChoice::with_capacity(items, 7).unwrap();
+    quotient: [0.000_05], |items, _| Quotient::with_capacity(items, 7).unwrap();
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn seen() {
     for (rate, items) in RATES.iter().flat_map(|rate| ITEMS.map(|items| (*rate, items))) {
         let measured = Measured::of(
             (2 * items, rate),
-            || (Seen::with_capacity(items, rate, 7), 0),
+            || (Seen::with_capacity(items, rate, 7).unwrap(), 0),
             |(seen, inserted): &mut (Seen, u64), hash| {
                 // Half of the keys are in each generation.
                 if *inserted == items {
@@ -144,7 +144,7 @@ fn seen() {
 #[test]
 fn a_bloom_filter_is_as_large_as_its_plan_needs() {
     for (rate, items) in RATES.iter().flat_map(|rate| ITEMS.map(|items| (*rate, items))) {
-        let filter = Bloom::with_capacity(items, rate, 7);
+        let filter = Bloom::with_capacity(items, rate, 7).unwrap();
         let crate::Geometry::Bits { count, hashes } = filter.geometry() else { panic!("not of bits") };
         let slots = (count / u64::from(hashes)) as f64;
         let planned = libm::pow(-libm::expm1(items as f64 * libm::log1p(-1.0 / slots)), hashes.into());

@@ -63,18 +63,23 @@ pub struct HeavyLight<W: Weight = u64> {
 
 impl<W: Weight> HeavyLight<W> {
     /// A sketch with as many light cells as a [`CountMin`](super::CountMin) of this error has in two rows, e / `error`
-    /// each, in at most [`BLOCKS_MAX`] blocks. NaN gives the smallest sketch.
+    /// each, in at most [`BLOCKS_MAX`] blocks.
     ///
     /// As long as no light cell is full, no estimate is higher than that of a plain count-min with one row of these
     /// cells. A cell is full at 2^32 - 2 (at 65,534 if weights have 32 bits: use 64 bits for more).
     /// [`HeavyLight::bounds`] gives the error of each key.
-    pub fn with_error(error: f64, key_id: u64) -> Self {
-        let cells = libm::ceil(2.0 * E / error.clamp(1e-9, 1.0)) as usize;
-        let blocks = vec![Block::default(); cells.div_ceil(CELLS).clamp(1, BLOCKS_MAX)].into_boxed_slice();
-        Self { blocks, total: W::default(), key_id }
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_error(error: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(error)?;
+        let cells = libm::ceil(2.0 * E / error) as usize;
+        let blocks = vec![Block::default(); cells.div_ceil(CELLS).min(BLOCKS_MAX)].into_boxed_slice();
+        Ok(Self { blocks, total: W::default(), key_id })
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_error`] takes the nearest ones that are allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ use super::{
     merge::check_mergeable,
     normal::deviations,
     rank,
-    setting::{SettingError, check_error},
+    setting::{SettingError, check_error, check_number},
 };
 
 mod compact;
@@ -45,6 +45,8 @@ pub const CONFIDENCE: f64 = 0.999;
 const FEW: f64 = 0.125;
 /// The standard error times the square root of the registers: sqrt(3 ln 2 - 1) rounded up.
 const ERROR_FACTOR: f64 = 1.04;
+/// The lowest relative standard error that [`HyperLogLog::with_error`] allows.
+pub const ERROR_MIN: f64 = ERROR_FACTOR / (1 << (PRECISION_MAX / 2)) as f64;
 /// If the lowest rank is at least this, it saves time to process only the hashes above it: a quarter of them.
 const LOWEST_MIN: u8 = 2;
 
@@ -60,13 +62,18 @@ pub struct HyperLogLog {
 }
 
 impl HyperLogLog {
-    /// A sketch with at most this relative standard error, within 0.26 ([`PRECISION_MIN`]) and 0.00204
-    /// ([`PRECISION_MAX`]). NaN gives the smallest sketch.
-    pub fn with_error(relative_error: f64, key_id: u64) -> Self {
-        Self::with_precision(precision_for(relative_error), key_id)
+    /// A sketch with at most this relative standard error: 0.26 or less ([`PRECISION_MIN`]), down to 0.00204
+    /// ([`PRECISION_MAX`]).
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_error(relative_error: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(relative_error)?;
+        Ok(Self::of_precision(precision_for(relative_error), key_id))
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_error`] takes the nearest ones that are allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -76,8 +83,16 @@ impl HyperLogLog {
     }
 
     /// A sketch with two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
-    pub fn with_precision(precision: u32, key_id: u64) -> Self {
-        let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
+    ///
+    /// # Errors
+    ///
+    /// The precision is out of this range.
+    pub fn with_precision(precision: u32, key_id: u64) -> Result<Self, SettingError> {
+        check_precision(precision)?;
+        Ok(Self::of_precision(precision, key_id))
+    }
+
+    pub(crate) fn of_precision(precision: u32, key_id: u64) -> Self {
         Self {
             registers: vec![0; 1 << precision].into_boxed_slice(),
             precision,
@@ -151,13 +166,13 @@ impl HyperLogLog {
         Ok(())
     }
 
-    /// The sketch that would have counted the same keys with two to the `precision` registers; a copy if it has no more
-    /// than that. Sketches of different sizes can be merged after the larger one is folded.
+    /// The sketch that would have counted the same keys with two to the `precision` registers, or with the fewest
+    /// ([`PRECISION_MIN`]) if that is less; a copy if it has no more than that. Sketches of different sizes can be merged after the larger one is folded.
     ///
     /// `DataSketches` folds other bits of its hashes. So do not fold a sketch of its hashes
     /// ([`PublicHash`](crate::datasketches::PublicHash)); make it with the right precision.
     pub fn folded(&self, precision: u32) -> Self {
-        let mut folded = Self::with_precision(precision.min(self.precision), self.key_id);
+        let mut folded = Self::of_precision(precision.clamp(PRECISION_MIN, self.precision), self.key_id);
         let bits = (self.precision - folded.precision) as u8;
         let highest = rank::highest(folded.precision) as u8;
         // The number of a register within its group becomes the first bits in which zeros are counted. So the first
@@ -244,7 +259,7 @@ impl Image for HyperLogLog {
         let range = u64::from(PRECISION_MIN)..=u64::from(PRECISION_MAX);
         let precision = payload.within("the precision", range, "from 4 to 18", Reader::varint)? as u32;
         payload.allow::<u8>("the registers", 1 << precision)?;
-        let mut sketch = Self::with_precision(precision, key_id);
+        let mut sketch = Self::of_precision(precision, key_id);
         payload.numbers("a register", Literal::Byte, 1 << precision, |register, rank| {
             sketch.raise(register, rank as u8);
             if rank <= rank::highest(precision).into() { Ok(()) } else { Err("a rank that a hash can have") }
@@ -263,6 +278,10 @@ pub(super) fn bounds_of(count: f64, margin: f64, filled: u64) -> Estimate {
     let lower = (libm::floor(count * (1.0 - margin)) as u64).max(filled);
     let upper = (libm::ceil((count + FEW) / (1.0 - margin)) as u64).max(lower);
     Estimate { value: (libm::round(count) as u64).clamp(lower, upper), lower, upper }
+}
+
+pub(super) fn check_precision(precision: u32) -> Result<(), SettingError> {
+    check_number("precision", precision.into(), PRECISION_MIN.into()..=PRECISION_MAX.into())
 }
 
 /// The smallest precision with at most this error, or the nearest possible one.
@@ -363,7 +382,7 @@ mod tests {
     use std::vec::Vec;
 
     fn with_precision(precision: u32) -> HyperLogLog {
-        let sketch = HyperLogLog::with_precision(precision, 7);
+        let sketch = HyperLogLog::with_precision(precision, 7).unwrap();
         assert_eq!(sketch.precision(), precision);
         sketch
     }
@@ -388,7 +407,7 @@ mod tests {
         let wrong = |seed: &u64| fed(16, *seed, 655).bounds().value != 655;
         assert!((0..100).filter(wrong).count() > 50);
         for seed in 0..100 {
-            let mut small = CompactHyperLogLog::with_precision(16, 7);
+            let mut small = CompactHyperLogLog::with_precision(16, 7).unwrap();
             (0..655).for_each(|item| small.insert(hash(seed, item)));
             assert_eq!(small.bounds().value, 655);
         }
@@ -587,12 +606,12 @@ mod tests {
 
     #[test]
     fn geometry_follows_from_the_error_and_stays_in_range() {
-        assert_eq!(HyperLogLog::with_error(0.005, 7).precision(), 16);
-        assert_eq!(HyperLogLog::with_error(0.005, 7).geometry(), Geometry::Registers { count: 65_536 });
-        for (error, precision) in [(0.0, 18), (-1.0, 18), (1.0, 4), (9.0, 4), (f64::NAN, 4), (0.26, 4)] {
-            assert_eq!(HyperLogLog::with_error(error, 7).precision(), precision, "{error}");
+        assert_eq!(HyperLogLog::with_error(0.005, 7).unwrap().precision(), 16);
+        assert_eq!(HyperLogLog::with_error(0.005, 7).unwrap().geometry(), Geometry::Registers { count: 65_536 });
+        for (error, precision) in [(ERROR_MIN, 18), (0.9, 4), (0.26, 4)] {
+            assert_eq!(HyperLogLog::with_error(error, 7).unwrap().precision(), precision, "{error}");
         }
-        let sketch = HyperLogLog::with_error(0.01, 7);
+        let sketch = HyperLogLog::with_error(0.01, 7).unwrap();
         assert!(sketch.relative_error() <= 0.01);
         assert_eq!(sketch.memory_bytes() - size_of::<HyperLogLog>(), 16 << 10);
     }

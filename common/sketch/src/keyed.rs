@@ -53,10 +53,10 @@ impl<S: Sketch> Keyed<S> {
     }
 
     /// Calls `build` with the fingerprint of the key, and combines the result with the key.
-    pub(crate) fn build(key: Key, build: impl FnOnce(u64) -> S) -> Self {
-        let sketch = build(key.id());
+    pub(crate) fn build<E>(key: Key, build: impl FnOnce(u64) -> Result<S, E>) -> Result<Self, E> {
+        let sketch = build(key.id())?;
         debug_assert_eq!(sketch.key_id(), key.id());
-        Self { sketch, key, hash: KeyedHash::new(key) }
+        Ok(Self { sketch, key, hash: KeyedHash::new(key) })
     }
 
     /// The hash of an item, for methods of the sketch that take hashes.
@@ -363,10 +363,10 @@ mod tests {
             Err(ImageError::TooLarge { allowed: 16, .. })
         ));
 
-        let older = BlockedBloom::with_capacity(1, 0.5, KEY.derive("id").0[0]);
+        let older = BlockedBloom::with_capacity(1, 0.5, KEY.derive("id").0[0]).unwrap();
         let error = Keyed::new(KEY, older).unwrap_err();
         assert!(format!("{error}").contains("older version"), "{error}");
-        let public = Keyed::new(KEY, HyperLogLog::with_error(0.1, PUBLIC)).unwrap_err();
+        let public = Keyed::new(KEY, HyperLogLog::with_error(0.1, PUBLIC).unwrap()).unwrap_err();
         assert!(format!("{public}").contains("public hashes"), "{public}");
         let merged = HyperLogLog::with_key(KEY, 0.1).unwrap().merge(&HyperLogLog::with_key(other, 0.1).unwrap());
         assert_eq!(merged, Err(MergeError::Key { ours: KEY.id(), theirs: other.id() }));

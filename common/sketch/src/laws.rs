@@ -27,10 +27,10 @@ trait Lawful: Merge + Debug + Sized {
 
 impl Lawful for CountMin<CountAndSum> {
     fn small(key_id: u64) -> Self {
-        Self::with_error(ERRORS[0], 0.02, key_id)
+        Self::with_error(ERRORS[0], 0.02, key_id).unwrap()
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_error(ERRORS[1], 0.02, key_id)
+        Self::with_error(ERRORS[1], 0.02, key_id).unwrap()
     }
     fn feed(&mut self, hash: u64, weight: CountAndSum) {
         self.add(hash, weight);
@@ -39,10 +39,10 @@ impl Lawful for CountMin<CountAndSum> {
 
 impl Lawful for CountMin<CountAndSum, Plain> {
     fn small(key_id: u64) -> Self {
-        Self::plain_with_error(ERRORS[0], 0.02, key_id)
+        Self::plain_with_error(ERRORS[0], 0.02, key_id).unwrap()
     }
     fn larger(key_id: u64) -> Self {
-        Self::plain_with_error(ERRORS[1], 0.02, key_id)
+        Self::plain_with_error(ERRORS[1], 0.02, key_id).unwrap()
     }
     fn feed(&mut self, hash: u64, weight: CountAndSum) {
         self.add(hash, weight);
@@ -51,10 +51,10 @@ impl Lawful for CountMin<CountAndSum, Plain> {
 
 impl Lawful for BlockedCountMin<CountAndSum> {
     fn small(key_id: u64) -> Self {
-        Self::with_error(ERRORS[0], key_id)
+        Self::with_error(ERRORS[0], key_id).unwrap()
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_error(ERRORS[1], key_id)
+        Self::with_error(ERRORS[1], key_id).unwrap()
     }
     fn feed(&mut self, hash: u64, weight: CountAndSum) {
         self.add(hash, weight);
@@ -63,10 +63,10 @@ impl Lawful for BlockedCountMin<CountAndSum> {
 
 impl Lawful for BlockedCountMin<CountAndSum, Plain> {
     fn small(key_id: u64) -> Self {
-        Self::plain_with_error(ERRORS[0], key_id)
+        Self::plain_with_error(ERRORS[0], key_id).unwrap()
     }
     fn larger(key_id: u64) -> Self {
-        Self::plain_with_error(ERRORS[1], key_id)
+        Self::plain_with_error(ERRORS[1], key_id).unwrap()
     }
     fn feed(&mut self, hash: u64, weight: CountAndSum) {
         self.add(hash, weight);
@@ -75,10 +75,10 @@ impl Lawful for BlockedCountMin<CountAndSum, Plain> {
 
 impl Lawful for HeavyLight<CountAndSum> {
     fn small(key_id: u64) -> Self {
-        Self::with_error(crate::test_size::of(0.02, 0.3), key_id)
+        Self::with_error(crate::test_size::of(0.02, 0.3), key_id).unwrap()
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_error(crate::test_size::of(0.01, 0.1), key_id)
+        Self::with_error(crate::test_size::of(0.01, 0.1), key_id).unwrap()
     }
     fn feed(&mut self, hash: u64, weight: CountAndSum) {
         self.add(hash, weight);
@@ -87,10 +87,10 @@ impl Lawful for HeavyLight<CountAndSum> {
 
 impl Lawful for CandidateBuckets<u64, CountAndSum> {
     fn small(key_id: u64) -> Self {
-        Self::with_capacity(crate::test_size::of(64, 12), key_id)
+        Self::with_capacity(crate::test_size::of(64, 12), key_id).unwrap()
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_capacity(crate::test_size::of(128, 24), key_id)
+        Self::with_capacity(crate::test_size::of(128, 24), key_id).unwrap()
     }
     fn feed(&mut self, hash: u64, weight: CountAndSum) {
         self.add(hash, !hash, weight);
@@ -99,10 +99,10 @@ impl Lawful for CandidateBuckets<u64, CountAndSum> {
 
 impl Lawful for HyperLogLog {
     fn small(key_id: u64) -> Self {
-        Self::with_error(0.1, key_id)
+        Self::with_error(0.1, key_id).unwrap()
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_error(0.05, key_id)
+        Self::with_error(0.05, key_id).unwrap()
     }
     fn feed(&mut self, hash: u64, _: CountAndSum) {
         self.insert(hash);
@@ -113,10 +113,10 @@ impl Lawful for HyperLogLog {
 /// become registers.
 impl Lawful for CompactHyperLogLog {
     fn small(key_id: u64) -> Self {
-        Self::with_precision(crate::test_size::of(11, 7), key_id)
+        Self::with_precision(crate::test_size::of(11, 7), key_id).unwrap()
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_precision(crate::test_size::of(12, 8), key_id)
+        Self::with_precision(crate::test_size::of(12, 8), key_id).unwrap()
     }
     fn feed(&mut self, hash: u64, _: CountAndSum) {
         self.insert(hash);
@@ -125,10 +125,10 @@ impl Lawful for CompactHyperLogLog {
 
 impl Lawful for UltraLogLog {
     fn small(key_id: u64) -> Self {
-        Self::with_error(0.1, key_id)
+        Self::with_error(0.1, key_id).unwrap()
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_error(0.05, key_id)
+        Self::with_error(0.05, key_id).unwrap()
     }
     fn feed(&mut self, hash: u64, _: CountAndSum) {
         self.insert(hash);
@@ -138,10 +138,10 @@ impl Lawful for UltraLogLog {
 /// Seven keys share the items.
 impl Lawful for Spread<u64> {
     fn small(key_id: u64) -> Self {
-        Self::with_resolution(600, 100, 0.06, key_id)
+        Self::with_resolution(600, 100, 0.06, key_id).unwrap()
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_resolution(crate::test_size::of(60_000, 4_000), 100, 0.06, key_id)
+        Self::with_resolution(crate::test_size::of(60_000, 4_000), 100, 0.06, key_id).unwrap()
     }
     fn feed(&mut self, hash: u64, _: CountAndSum) {
         self.insert(Touch { key: hash % 7, key_hash: hash % 7, item_hash: hash });
@@ -155,10 +155,10 @@ macro_rules! lawful_filters {
     ($($filter:ty),+ $(,)?) => {
         $(impl Lawful for $filter {
             fn small(key_id: u64) -> Self {
-                Self::with_capacity(crate::test_size::of(500, 60), 0.01, key_id)
+                Self::with_capacity(crate::test_size::of(500, 60), 0.01, key_id).unwrap()
             }
             fn larger(key_id: u64) -> Self {
-                Self::with_capacity(crate::test_size::of(1_000, 200), 0.01, key_id)
+                Self::with_capacity(crate::test_size::of(1_000, 200), 0.01, key_id).unwrap()
             }
             fn feed(&mut self, hash: u64, _: CountAndSum) {
                 self.insert(hash);
@@ -170,10 +170,10 @@ macro_rules! lawful_filters {
 lawful_filters! { BlockedBloom, Bloom, CountingBloom, SharedBloom }
 impl Lawful for Quotient {
     fn small(key_id: u64) -> Self {
-        Self::with_capacity(crate::test_size::of(2_000, 200), key_id)
+        Self::with_capacity(crate::test_size::of(2_000, 200), key_id).unwrap()
     }
     fn larger(key_id: u64) -> Self {
-        Self::with_capacity(crate::test_size::of(4_000, 400), key_id)
+        Self::with_capacity(crate::test_size::of(4_000, 400), key_id).unwrap()
     }
     fn feed(&mut self, hash: u64, _: CountAndSum) {
         self.insert(hash).unwrap();

@@ -122,14 +122,14 @@ mod tests {
     fn bounds_hold_for_every_filter() {
         // Of 800 bounds, 0.8 may be wrong. More than 5 wrong bounds happen by chance once in 5,000 tests.
         let misses = [
-            misses(|planned| Bloom::with_capacity(planned, 0.01, 7), Bloom::estimated_items),
-            misses(|planned| BlockedBloom::with_capacity(planned, 0.01, 7), BlockedBloom::estimated_items),
-            misses(|planned| CountingBloom::with_capacity(planned, 0.01, 7), CountingBloom::estimated_items),
-            misses(|planned| SharedBloom::with_capacity(planned, 0.01, 7), SharedBloom::estimated_items),
+            misses(|planned| Bloom::with_capacity(planned, 0.01, 7).unwrap(), Bloom::estimated_items),
+            misses(|planned| BlockedBloom::with_capacity(planned, 0.01, 7).unwrap(), BlockedBloom::estimated_items),
+            misses(|planned| CountingBloom::with_capacity(planned, 0.01, 7).unwrap(), CountingBloom::estimated_items),
+            misses(|planned| SharedBloom::with_capacity(planned, 0.01, 7).unwrap(), SharedBloom::estimated_items),
         ];
         assert!(misses.iter().all(|misses| *misses <= 5), "{misses:?}");
         // This filter does not insert a key that it already finds, which happens for one key in 10,000.
-        let scalable = |_| ScalableBloom::with_capacity(500, 0.0001, 7);
+        let scalable = |_| ScalableBloom::with_capacity(500, 0.0001, 7).unwrap();
         assert!(self::misses(scalable, ScalableBloom::estimated_items) <= 5);
     }
 

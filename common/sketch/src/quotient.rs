@@ -108,16 +108,20 @@ impl Place {
 }
 
 impl Quotient {
-    /// A filter for this many keys. At most [`LINES_MAX`] lines are allocated, so a larger filter is full earlier.
-    pub fn with_capacity(items: u64, key_id: u64) -> Self {
+    /// A filter for this many keys. There is room for at most [`LINES_MAX`] lines.
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_capacity(items: u64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(items)?;
         let lines = lines_for(items);
         // With this many bits, the fingerprints of one quotient differ in their remainders.
         let fingerprint_bits = (lines * QUOTIENTS).ilog2() + REMAINDER_BITS;
-        Self::of_lines(lines, fingerprint_bits, items.max(1), key_id)
+        Ok(Self::of_lines(lines, fingerprint_bits, items.max(1), key_id))
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
-    /// allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///

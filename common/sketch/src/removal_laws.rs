@@ -29,7 +29,7 @@ fn sorted(mut place: Place) -> Place {
 impl Lawful for Cuckoo {
     type Identity = Place;
     fn with_capacity(items: u64) -> Self {
-        Self::with_capacity(items, 7)
+        Self::with_capacity(items, 7).unwrap()
     }
     fn identity(&self, hash: u64) -> Place {
         sorted(self.place(hash))
@@ -42,7 +42,7 @@ impl Lawful for Cuckoo {
 impl Lawful for TwoChoice {
     type Identity = Place;
     fn with_capacity(items: u64) -> Self {
-        Self::with_capacity(items, 7)
+        Self::with_capacity(items, 7).unwrap()
     }
     fn identity(&self, hash: u64) -> Place {
         sorted(self.place(hash))
@@ -55,7 +55,7 @@ impl Lawful for TwoChoice {
 impl Lawful for Quotient {
     type Identity = u64;
     fn with_capacity(items: u64) -> Self {
-        Self::with_capacity(items, 7)
+        Self::with_capacity(items, 7).unwrap()
     }
     fn identity(&self, hash: u64) -> u64 {
         hash >> (64 - self.fingerprint_bits())

@@ -82,7 +82,7 @@ const WAYS: f64 = 4.0;
 ///     key_hash: sip(key, &source.to_le_bytes()),
 ///     item_hash: sip(key, &destination.to_le_bytes()),
 /// };
-/// let mut hold = SampleAndHold::with_room(16, 0.02, key.id());
+/// let mut hold = SampleAndHold::with_room(16, 0.02, key.id()).unwrap();
 /// // A thousand sources with five destinations each, and one that scans.
 /// for source in 0..1_000 {
 ///     (0..5).for_each(|destination| hold.insert(touch(source, destination)));
@@ -143,15 +143,20 @@ struct Held<K> {
 }
 
 impl<K: Copy> SampleAndHold<K> {
-    /// A structure that holds this many keys, at most [`KEYS_MAX`]. Counts that are not exact have this relative
-    /// standard error (within 0.19 and 0.0015).
+    /// A structure that holds this many keys, at most [`KEYS_MAX`], and at least one. Counts that are not exact have at
+    /// most this relative standard error, down to 0.0015.
     ///
     /// To find the k keys that touch the most items, use room for several times as many keys.
-    pub fn with_room(keys: usize, relative_error: f64, key_id: u64) -> Self {
-        Self::with_precision(keys.clamp(1, KEYS_MAX), ultraloglog::precision_for(relative_error), key_id)
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_room(keys: usize, relative_error: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(keys, relative_error)?;
+        Ok(Self::of_precision(keys.max(1), ultraloglog::precision_for(relative_error), key_id))
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_room`] takes the nearest ones that are allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -161,7 +166,7 @@ impl<K: Copy> SampleAndHold<K> {
         check_error("relative_error", relative_error, ultraloglog::relative_error(ultraloglog::PRECISION_MAX))
     }
 
-    fn with_precision(room: usize, precision: u32, key_id: u64) -> Self {
+    fn of_precision(room: usize, precision: u32, key_id: u64) -> Self {
         Self {
             held: Vec::with_capacity(room),
             counters: Vec::with_capacity(room),

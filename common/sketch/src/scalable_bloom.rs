@@ -25,7 +25,7 @@ use super::{
     image::{Image, ImageError, Kind, Reader, Writer},
     merge::check_mergeable,
     occupancy::Items,
-    setting::{SettingError, check_room, check_share},
+    setting::{SettingError, check_number, check_room, check_share},
     split_block::{BLOCKS_MAX, Plan},
 };
 
@@ -75,41 +75,45 @@ impl ScalableBloom {
     /// `false_positive_rate`, for any number of keys. Each stage takes [`GROWTH`] times as many keys as the one before,
     /// and has [`TIGHTENING`] times its rate.
     ///
-    /// The rate is clamped to 7e-9 and [`RATE_MAX`]. The filter stops growing when the next stage would need more than
+    /// The rate is from 7e-9 to [`RATE_MAX`]. The filter stops growing when the next stage would need more than
     /// 4 GiB or a rate below [`RATE_MIN`]. From then on its rate rises: see [`ScalableBloom::false_positive_rate`].
-    pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Result<Self, SettingError> {
         Self::with_growth(items, false_positive_rate, GROWTH, TIGHTENING, key_id)
     }
 
     /// Like [`ScalableBloom::with_capacity`], with another growth (from 2 to [`GROWTH_MAX`]) and another tightening
-    /// (from [`TIGHTENING_MIN`] to [`TIGHTENING_MAX`]; NaN gives [`TIGHTENING`]).
+    /// (from [`TIGHTENING_MIN`] to [`TIGHTENING_MAX`]).
     ///
     /// With more growth there are fewer stages, which is faster, but more of the last stage is empty. A tightening
     /// closer to 1 keeps later stages small and makes the first one larger.
-    pub fn with_growth(items: u64, false_positive_rate: f64, growth: u32, tightening: f64, key_id: u64) -> Self {
-        let tightening = if tightening.is_nan() { TIGHTENING } else { tightening };
-        let tightening = tightening.clamp(TIGHTENING_MIN, TIGHTENING_MAX);
-        let rate = if false_positive_rate.is_nan() { RATE_MAX } else { false_positive_rate };
-        let settings = Settings {
-            items: items.max(1),
-            false_positive_rate: rate.clamp(rate_min(tightening), RATE_MAX),
-            growth: growth.clamp(2, GROWTH_MAX),
-            tightening,
-        };
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of range, or there is no room for so many keys.
+    pub fn with_growth(
+        items: u64,
+        false_positive_rate: f64,
+        growth: u32,
+        tightening: f64,
+        key_id: u64,
+    ) -> Result<Self, SettingError> {
+        let settings = Settings { items: items.max(1), false_positive_rate, growth, tightening };
+        settings.check()?;
         let current = BlockedBloom::from_plan(settings.stage(0), key_id);
-        Self { current, items: 0, past: Vec::new(), growths: 0, settings }
+        Ok(Self { current, items: 0, past: Vec::new(), growths: 0, settings })
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
-    /// allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
     /// The rate is not within 7e-9 and [`RATE_MAX`], or the first stage would need more than 4 GiB.
     pub fn check(items: u64, false_positive_rate: f64) -> Result<(), SettingError> {
-        check_share("false_positive_rate", false_positive_rate, rate_min(TIGHTENING)..=RATE_MAX)?;
-        let of_first = false_positive_rate * (1.0 - TIGHTENING);
-        check_room("items", items, Plan::items_max(of_first, u64::BITS))
+        Settings { items, false_positive_rate, growth: GROWTH, tightening: TIGHTENING }.check()
     }
 
     /// Inserts the key with this hash. Returns whether it was absent. Allocates memory when it grows.
@@ -249,6 +253,19 @@ impl ScalableBloom {
 }
 
 impl Settings {
+    fn check(self) -> Result<(), SettingError> {
+        self.check_shares()?;
+        check_room("items", self.items, Plan::items_max(self.false_positive_rate * (1.0 - self.tightening), u64::BITS))
+    }
+
+    /// Checks all settings but the number of keys.
+    fn check_shares(self) -> Result<(), SettingError> {
+        let Self { items: _, false_positive_rate, growth, tightening } = self;
+        check_number("growth", growth.into(), 2..=GROWTH_MAX.into())?;
+        check_share("tightening", tightening, TIGHTENING_MIN..=TIGHTENING_MAX)?;
+        check_share("false_positive_rate", false_positive_rate, rate_min(tightening)..=RATE_MAX)
+    }
+
     fn stage(&self, nth: i32) -> Plan {
         let items = self.items as f64 * libm::pow(f64::from(self.growth), f64::from(nth));
         Plan::new(items as u64, self.rate(nth), u64::BITS)
@@ -300,12 +317,14 @@ impl Image for ScalableBloom {
         let items = payload.within("the last stage's keys", 0..=1 << 60, "at most 2^60", Reader::varint)?;
         let growths = payload.within("the growths", 0..=i32::MAX as u64, "below 2^31", Reader::varint)?;
         let past = payload.within("the stages before", growths..=u64::MAX, "at least the growths", Reader::varint)?;
+        let rate_at = payload.at();
         let rate = f64::from_bits(payload.u64("the false-positive rate")?);
         let tightening = f64::from_bits(payload.u64("the tightening")?);
-        // Settings out of range are clamped, as when a filter is built. The first stage is replaced by the one in the
-        // image.
-        let empty = Self::with_growth(1, rate, growth as u32, tightening, key_id);
-        let settings = Settings { items: first.max(1), ..empty.settings };
+        let settings = Settings { items: first.max(1), false_positive_rate: rate, growth: growth as u32, tightening };
+        if settings.check_shares().is_err() {
+            let (found, expected) = (rate.to_bits(), "settings with which a filter can be built");
+            return Err(ImageError::Value { field: "the false-positive rate", at: rate_at, found, expected });
+        }
         let at = payload.at();
         let current = BlockedBloom::read(payload, key_id)?;
         // Only the memory of this stage was allowed, and this stage matches the settings. So the first stage, which is
@@ -332,7 +351,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "growing takes too long")]
     fn memory_per_key_is_as_stated() {
-        let mut filter = ScalableBloom::with_capacity(1_000, 0.01, 7);
+        let mut filter = ScalableBloom::with_capacity(1_000, 0.01, 7).unwrap();
         let bits = |filter: &ScalableBloom| filter.blocks() as f64 * 512.0;
         let (mut before, mut items) = (bits(&filter), 0.0);
         for stage in 0..8 {
@@ -351,7 +370,7 @@ mod tests {
     }
 
     fn fed(planned: u64, rate: f64, seed: u64, items: u64) -> ScalableBloom {
-        let mut filter = ScalableBloom::with_capacity(planned, rate, 7);
+        let mut filter = ScalableBloom::with_capacity(planned, rate, 7).unwrap();
         filter.insert_batch(&hashes(seed, 0..items));
         filter
     }
@@ -370,7 +389,7 @@ mod tests {
         for (seed, planned, growth, tightening) in
             [(1, 0.01, 2, 0.85), (2, 0.01, 2, 0.5), (3, 0.05, 2, 0.9), (4, 0.05, 4, 0.7), (5, 0.3, 2, 0.85)]
         {
-            let mut filter = ScalableBloom::with_growth(500, planned, growth, tightening, 7);
+            let mut filter = ScalableBloom::with_growth(500, planned, growth, tightening, 7).unwrap();
             let keys = hashes(seed, 0..KEYS);
             filter.insert_batch(&keys);
             assert!(finds_all(&filter, &keys) && filter.stages().count() > 3);
@@ -392,7 +411,7 @@ mod tests {
     #[test]
     fn batches_equal_single_calls() {
         let mut random = SplitMix64(1);
-        let mut one_by_one = ScalableBloom::with_growth(crate::test_size::of(20, 1), 0.1, 2, 0.5, 7);
+        let mut one_by_one = ScalableBloom::with_growth(crate::test_size::of(20, 1), 0.1, 2, 0.5, 7).unwrap();
         let mut batched = one_by_one.clone();
         for length in (0..crate::test_size::of(300, 80)).step_by(crate::test_size::of(7, 39)) {
             // Some keys are twice in a batch.
@@ -433,7 +452,7 @@ mod tests {
         (2..5).for_each(|seed| many.merge(&fed(300, 0.01, seed, 5_000)).unwrap());
         assert!(many.is_saturated() && !one.is_saturated(), "four times the keys, and four times the rate");
         let mut same = one.clone();
-        same.merge(&ScalableBloom::with_capacity(300, 0.01, 7)).unwrap();
+        same.merge(&ScalableBloom::with_capacity(300, 0.01, 7).unwrap()).unwrap();
         assert_eq!(
             (same.false_positive_rate(), same.estimated_items()),
             (one.false_positive_rate(), one.estimated_items())
@@ -444,7 +463,7 @@ mod tests {
     fn empty_filters_add_nothing_to_merge() {
         let mut filter = fed(300, 0.01, 1, crate::test_size::of(1_000, 400));
         let before = filter.clone();
-        (0..3).for_each(|_| filter.merge(&ScalableBloom::with_capacity(300, 0.01, 7)).unwrap());
+        (0..3).for_each(|_| filter.merge(&ScalableBloom::with_capacity(300, 0.01, 7).unwrap()).unwrap());
         assert!(filter == before);
     }
 
@@ -452,14 +471,14 @@ mod tests {
     fn only_another_key_is_refused() {
         let mut filter = fed(crate::test_size::of(300, 60), 0.01, 1, crate::test_size::of(5_000, 140));
         let before = filter.clone();
-        let error = filter.merge(&ScalableBloom::with_capacity(300, 0.01, 8)).unwrap_err();
+        let error = filter.merge(&ScalableBloom::with_capacity(300, 0.01, 8).unwrap()).unwrap_err();
         assert_eq!(error, MergeError::Key { ours: 7, theirs: 8 });
         assert!(filter == before, "a refused merge changes nothing");
     }
 
     #[test]
     fn a_cleared_filter_equals_a_new_one_and_memory_is_reported() {
-        let new = ScalableBloom::with_capacity(crate::test_size::of(300, 60), 0.01, 7);
+        let new = ScalableBloom::with_capacity(crate::test_size::of(300, 60), 0.01, 7).unwrap();
         assert_eq!((new.fill(), new.false_positive_rate(), new.estimated_items().upper), (0.0, 0.0, 0));
         let mut filter = fed(crate::test_size::of(300, 60), 0.01, 1, crate::test_size::of(5_000, 140));
         let Geometry::Blocks { count } = filter.geometry() else { panic!("not blocks") };
@@ -474,7 +493,7 @@ mod tests {
     fn it_stops_growing_when_the_rate_cannot_be_kept() {
         const MANY: u64 = crate::test_size::of(5_000, 150);
         // A second stage would need half of the lowest rate.
-        let mut filter = ScalableBloom::with_growth(100, 2.0 * RATE_MIN, 2, 0.5, 7);
+        let mut filter = ScalableBloom::with_growth(100, 2.0 * RATE_MIN, 2, 0.5, 7).unwrap();
         filter.insert_batch(&hashes(1, 0..MANY));
         assert_eq!(filter.stages().count(), 1);
         assert!(filter.is_saturated() && finds_all(&filter, &hashes(1, 0..MANY)));
@@ -495,14 +514,20 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_kept_in_range() {
-        const KEYS: u64 = crate::test_size::of(200, 20);
-        for rate in [f64::NAN, -1.0, 0.0, 1.0, 7.0] {
-            for (growth, tightening) in [(0, f64::NAN), (1, -1.0), (u32::MAX, 2.0)] {
-                let mut filter = ScalableBloom::with_growth(0, rate, growth, tightening, 7);
-                filter.insert_batch(&hashes(1, 0..KEYS));
-                assert!(finds_all(&filter, &hashes(1, 0..KEYS)), "{rate} {growth} {tightening}");
-            }
+    fn settings_out_of_range_are_refused() {
+        for (rate, growth, tightening) in [
+            (f64::NAN, 2, 0.5),
+            (1.0, 2, 0.5),
+            (RATE_MIN, 2, 0.5),
+            (0.01, 1, 0.5),
+            (0.01, GROWTH_MAX + 1, 0.5),
+            (0.01, 2, f64::NAN),
+            (0.01, 2, 1.0),
+        ] {
+            let refused = ScalableBloom::with_growth(1, rate, growth, tightening, 7);
+            assert!(refused.is_err(), "{rate} {growth} {tightening}");
         }
+        assert!(ScalableBloom::with_growth(u64::MAX, 0.01, 2, 0.5, 7).is_err());
+        assert!(ScalableBloom::with_growth(0, 0.01, GROWTH_MAX, TIGHTENING_MAX, 7).is_ok());
     }
 }

@@ -47,13 +47,18 @@ impl Seen {
     /// Two generations of `items` keys each. When both are full, a new key is mistaken for a known one with a
     /// probability of at most `false_positive_rate`. The ranges of the settings are those of
     /// [`SharedBloom::with_capacity`].
-    pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_capacity(items: u64, false_positive_rate: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(items, false_positive_rate)?;
         let generation = || SharedBloom::with_capacity(items, rate_of_each(false_positive_rate), key_id);
-        Self { generations: [generation(), generation()], epoch: AtomicUsize::new(0), rotating: AtomicBool::new(false) }
+        let generations = [generation()?, generation()?];
+        Ok(Self { generations, epoch: AtomicUsize::new(0), rotating: AtomicBool::new(false) })
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
-    /// allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -221,7 +226,8 @@ impl Seen {
         inline + self.generations.iter().map(SharedBloom::memory_bytes).sum::<usize>()
     }
 
-    /// The memory that [`Seen::with_capacity`] takes with the same arguments, in bytes. Nothing is allocated.
+    /// The memory that [`Seen::with_capacity`] takes with the same arguments, in bytes, if it allows them. Nothing is
+    /// allocated.
     pub fn bytes_for(items: u64, false_positive_rate: f64) -> usize {
         let generation = SharedBloom::bytes_for(items, rate_of_each(false_positive_rate));
         size_of::<Self>() + 2 * (generation - size_of::<SharedBloom>())
@@ -272,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_flow_is_new_once_and_forgotten_after_a_silent_generation() {
-        let seen = Seen::with_capacity(1_000, 1e-6, 7);
+        let seen = Seen::with_capacity(1_000, 1e-6, 7).unwrap();
         let (steady, silent) = (hash(1, 1), hash(1, 2));
         seen.prefetch(steady);
         assert!(seen.insert(steady) && seen.insert(silent));
@@ -295,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_flow_is_known_across_a_change_of_the_key() {
-        let seen = Seen::with_capacity(1_000, 1e-6, 7);
+        let seen = Seen::with_capacity(1_000, 1e-6, 7).unwrap();
         let (steady, silent) = (1, 2);
         assert!(is_new(&seen, steady) && is_new(&seen, silent));
         for (next, key_ids) in [(7, [7, 7]), (8, [8, 7]), (8, [8, 8]), (9, [9, 8]), (10, [10, 9])] {
@@ -315,7 +321,7 @@ mod tests {
     #[test]
     fn it_asks_for_rotation_at_its_capacity() {
         const KEYS: u64 = crate::test_size::of(50_000, 400);
-        let seen = Seen::with_capacity(KEYS, 0.01, 7);
+        let seen = Seen::with_capacity(KEYS, 0.01, 7).unwrap();
         // At this size, the fill is known to within 0.2 % of the plan; a tenth of a generation is far beyond that.
         let insert = |keys: core::ops::Range<u64>| keys.filter(|item| seen.insert(hash(1, *item))).count();
         insert(0..KEYS * 9 / 10);
@@ -335,7 +341,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn new_flows_are_missed_at_the_stated_rate() {
         const KEYS: u64 = 20_000;
-        let seen = Seen::with_capacity(KEYS, 0.02, 7);
+        let seen = Seen::with_capacity(KEYS, 0.02, 7).unwrap();
         (0..KEYS).for_each(|item| assert!(seen.insert(hash(1, item)) || seen.contains(hash(1, item))));
         seen.rotate();
         (KEYS..2 * KEYS).for_each(|item| assert!(seen.insert(hash(1, item)) || seen.contains(hash(1, item))));
@@ -353,7 +359,7 @@ mod tests {
         const ROUNDS: u64 = crate::test_size::of(100, 4);
         // It is large for its number of keys, so that emptying a generation takes as long as inserting the keys of a
         // round.
-        let seen = Seen::with_capacity(crate::test_size::of(100_000, 2_000), 1e-6, 7);
+        let seen = Seen::with_capacity(crate::test_size::of(100_000, 2_000), 1e-6, 7).unwrap();
         let barrier = Barrier::new(WORKERS as usize + 1);
         let work = &|worker| {
             let mut forgotten = 0;
@@ -388,7 +394,7 @@ mod tests {
     fn two_threads_never_both_find_a_key_new() {
         const KEYS: u64 = crate::test_size::of(400, 20);
         const ROUNDS: u64 = crate::test_size::of(1_000, 4);
-        let seen = Seen::with_capacity(1_000, 1e-6, 7);
+        let seen = Seen::with_capacity(1_000, 1e-6, 7).unwrap();
         let barrier = Barrier::new(3);
         let work = || -> Vec<u64> {
             let round = |round| {
@@ -423,7 +429,7 @@ mod tests {
     #[test]
     fn the_rate_across_a_rotation_covers_earlier_lookups() {
         const KEYS: u64 = crate::test_size::of(2_000, 100);
-        let seen = Seen::with_capacity(KEYS, 0.01, 7);
+        let seen = Seen::with_capacity(KEYS, 0.01, 7).unwrap();
         let insert = |keys: core::ops::Range<u64>| keys.filter(|item| seen.insert(hash(1, *item))).count();
         insert(0..4 * KEYS);
         seen.rotate();
@@ -438,14 +444,14 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_clamped_and_memory_is_reported() {
-        for rate in [f64::NAN, -1.0, 0.0, 1.0, 7.0] {
-            let seen = Seen::with_capacity(10, rate, 7);
+    fn any_size_works_and_memory_is_reported() {
+        for rate in [2.0 * RATE_MIN, 0.01, RATE_MAX] {
+            let seen = Seen::with_capacity(10, rate, 7).unwrap();
             assert!(seen.insert(1) && !seen.insert(1), "{rate}");
             assert_eq!(Seen::bytes_for(10, rate), seen.memory_bytes(), "{rate}");
         }
         const MANY: u64 = crate::test_size::of(1_000_000, 10_000);
-        let seen = Seen::with_capacity(MANY, 0.001, 7);
+        let seen = Seen::with_capacity(MANY, 0.001, 7).unwrap();
         assert_eq!((seen.capacity(), seen.key_id()), (MANY, 7));
         assert_eq!(Seen::bytes_for(MANY, 0.001), seen.memory_bytes());
         let bytes = seen.memory_bytes() as f64 / MANY as f64;

@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn images_are_bytes_in_binary_formats() {
-        let mut count = HyperLogLog::with_precision(4, 7);
+        let mut count = HyperLogLog::with_precision(4, 7).unwrap();
         (0..9).for_each(|item| count.insert(hash(1, item)));
         let bytes = BytesDeserializer::<serde::de::value::Error>::new(&[]);
         assert!(ImageVisitor::<HyperLogLog>(PhantomData).visit_bytes::<serde_json::Error>(&count.to_image()).is_ok());
@@ -203,8 +203,8 @@ mod tests {
             let error = serde_json::from_str::<Cuckoo>(text).unwrap_err();
             assert!(format!("{error}").contains(reason), "{error}");
         }
-        let bytes = HyperLogLog::with_precision(4, 7).to_image().into_iter();
+        let bytes = HyperLogLog::with_precision(4, 7).unwrap().to_image().into_iter();
         let sequence = SeqDeserializer::<_, serde::de::value::Error>::new(bytes);
-        assert_eq!(HyperLogLog::deserialize(sequence), Ok(HyperLogLog::with_precision(4, 7)));
+        assert_eq!(HyperLogLog::deserialize(sequence), Ok(HyperLogLog::with_precision(4, 7).unwrap()));
     }
 }

@@ -16,6 +16,17 @@ pub enum SettingError {
         /// The highest value that is allowed.
         most: f64,
     },
+    /// A number is out of range.
+    Number {
+        /// The name of the setting.
+        setting: &'static str,
+        /// Its value.
+        found: u64,
+        /// The lowest value that is allowed.
+        least: u64,
+        /// The highest value that is allowed.
+        most: u64,
+    },
     /// There is no room for so many.
     TooMany {
         /// The name of the setting.
@@ -32,6 +43,9 @@ impl fmt::Display for SettingError {
         match self {
             Self::Share { setting, found, least, most } => {
                 write!(f, "{setting} is {found}, but must be from {least:.2e} to {most}")
+            }
+            Self::Number { setting, found, least, most } => {
+                write!(f, "{setting} is {found}, but must be from {least} to {most}")
             }
             Self::TooMany { setting, found, most } => {
                 write!(f, "{setting} is {found}, but with these settings there is room for at most {most}")
@@ -77,6 +91,16 @@ pub(crate) fn check_error(setting: &'static str, found: f64, least: f64) -> Resu
     check_share(setting, found, least * (1.0 - 1e-6)..=1.0 - 1e-6)
 }
 
+/// Checks a number that must be within a range.
+pub(crate) fn check_number(
+    setting: &'static str,
+    found: u64,
+    allowed: RangeInclusive<u64>,
+) -> Result<(), SettingError> {
+    let (least, most) = (*allowed.start(), *allowed.end());
+    if allowed.contains(&found) { Ok(()) } else { Err(SettingError::Number { setting, found, least, most }) }
+}
+
 /// Checks a number of keys, or of other things that need room.
 pub(crate) const fn check_room(setting: &'static str, found: u64, most: u64) -> Result<(), SettingError> {
     if found <= most { Ok(()) } else { Err(SettingError::TooMany { setting, found, most }) }
@@ -85,6 +109,7 @@ pub(crate) const fn check_room(setting: &'static str, found: u64, most: u64) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::count_min::Plain;
     use crate::{
         BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo,
         HeavyLight, HyperLogLog, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom, Spread, TopK, TwoChoice,
@@ -102,7 +127,7 @@ mod tests {
     type Case<N> = (&'static str, fn(N) -> Result<(), SettingError>);
 
     /// Each constructor that takes a rate or an error.
-    const OF_SHARES: [Case<f64>; 14] = [
+    const OF_SHARES: [Case<f64>; 28] = [
         ("Bloom", |rate| Bloom::with_key(KEY, 100, rate).map(drop)),
         ("BlockedBloom", |rate| BlockedBloom::with_key(KEY, 100, rate).map(drop)),
         ("CountingBloom", |rate| CountingBloom::with_key(KEY, 100, rate).map(drop)),
@@ -117,10 +142,24 @@ mod tests {
         ("CompactHyperLogLog", |error| CompactHyperLogLog::with_key(KEY, error).map(drop)),
         ("UltraLogLog", |error| UltraLogLog::with_key(KEY, error).map(drop)),
         ("Spread", |error| Spread::<u64>::with_key(KEY, 100, 10, error).map(drop)),
+        ("Bloom, of hashes", |rate| Bloom::with_capacity(100, rate, 7).map(drop)),
+        ("BlockedBloom, of hashes", |rate| BlockedBloom::with_capacity(100, rate, 7).map(drop)),
+        ("CountingBloom, of hashes", |rate| CountingBloom::with_capacity(100, rate, 7).map(drop)),
+        ("ScalableBloom, of hashes", |rate| ScalableBloom::with_growth(100, rate, 2, 0.5, 7).map(drop)),
+        ("SharedBloom, of hashes", |rate| SharedBloom::with_capacity(100, rate, 7).map(drop)),
+        ("Seen, of hashes", |rate| Seen::with_capacity(100, rate, 7).map(drop)),
+        ("CountMin, of hashes", |error| CountMin::<u64, Plain>::plain_with_error(error, 0.1, 7).map(drop)),
+        ("BlockedCountMin, of hashes", |error| BlockedCountMin::<u64, Plain>::plain_with_error(error, 7).map(drop)),
+        ("HeavyLight, of hashes", |error| HeavyLight::<u64>::with_error(error, 7).map(drop)),
+        ("HyperLogLog, of hashes", |error| HyperLogLog::with_error(error, 7).map(drop)),
+        ("CompactHyperLogLog, of hashes", |error| CompactHyperLogLog::with_error(error, 7).map(drop)),
+        ("UltraLogLog, of hashes", |error| UltraLogLog::with_error(error, 7).map(drop)),
+        ("TopK, of hashes", |error| TopK::<u64>::with_error(error, 100, 7).map(drop)),
+        ("CandidateBuckets, of hashes", |error| CandidateBuckets::<u64>::with_error(error, 100, 7).map(drop)),
     ];
 
     /// Each constructor that takes a number.
-    const OF_NUMBERS: [Case<u64>; 12] = [
+    const OF_NUMBERS: [Case<u64>; 17] = [
         ("Bloom", |items| Bloom::with_key(KEY, items, 0.5).map(drop)),
         ("BlockedBloom", |items| BlockedBloom::with_key(KEY, items, 0.5).map(drop)),
         ("CountingBloom", |items| CountingBloom::with_key(KEY, items, 0.5).map(drop)),
@@ -133,6 +172,11 @@ mod tests {
         ("Spread", |pairs| Spread::<u64>::with_key(KEY, pairs, 1, 0.04).map(drop)),
         ("SampleAndHold", |keys| SampleAndHold::<u64>::with_key(KEY, keys as usize, 0.04).map(drop)),
         ("TopK", |keys| TopK::<u64>::with_key(KEY, keys as usize).map(drop)),
+        ("Cuckoo, of hashes", |items| Cuckoo::with_capacity(items, 7).map(drop)),
+        ("TwoChoice, of hashes", |items| TwoChoice::with_capacity(items, 7).map(drop)),
+        ("Quotient, of hashes", |items| Quotient::with_capacity(items, 7).map(drop)),
+        ("TopK, with an error", |keys| TopK::<u64>::with_error(0.1, keys as usize, 7).map(drop)),
+        ("CandidateBuckets", |keys| CandidateBuckets::<u64>::with_error(0.1, keys as usize, 7).map(drop)),
     ];
 
     #[test]
@@ -169,6 +213,22 @@ mod tests {
             format!("{error}"),
             "items is 18446744073709551615, but with these settings there is room for at most 2029372047"
         );
+    }
+
+    #[test]
+    fn no_sketch_is_made_with_a_size_that_it_cannot_have() {
+        for precision in [0, 3, 19, u32::MAX] {
+            assert!(HyperLogLog::with_precision(precision, 7).is_err(), "{precision}");
+            assert!(CompactHyperLogLog::with_precision(precision, 7).is_err(), "{precision}");
+            assert!(UltraLogLog::with_precision(precision, 7).is_err(), "{precision}");
+        }
+        let error = HyperLogLog::with_precision(3, 7).map(drop).unwrap_err();
+        assert_eq!(format!("{error}"), "precision is 3, but must be from 4 to 18");
+        for count in [0, usize::MAX] {
+            assert!(CandidateBuckets::<u64>::with_buckets(count, 7).is_err(), "{count}");
+            assert!(CandidateBuckets::<u64>::with_memory(count, 7).is_err(), "{count}");
+        }
+        assert!(CandidateBuckets::<u64>::with_memory(10_000, 7).is_ok_and(|made| made.memory_bytes() <= 10_000));
     }
 
     #[cfg(feature = "std")]

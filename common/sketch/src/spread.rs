@@ -92,7 +92,7 @@ struct Sample<K> {
 ///     key_hash: sip(key, &source.to_le_bytes()),
 ///     item_hash: sip(key, &destination.to_le_bytes()),
 /// };
-/// let mut spread = Spread::with_resolution(100_000, 500, 0.04, key.id());
+/// let mut spread = Spread::with_resolution(100_000, 500, 0.04, key.id()).unwrap();
 /// // A thousand sources with five destinations each, and one that scans.
 /// for source in 0..1_000 {
 ///     (0..5).for_each(|destination| spread.insert(touch(source, destination)));
@@ -113,22 +113,25 @@ pub struct Spread<K> {
 
 impl<K: Copy> Spread<K> {
     /// A sketch for this many `pairs` (a key and an item) of all keys together. Keys that touch `smallest` items or
-    /// more can be found. The counts of keys that touch many more items have this relative error. The error becomes the
-    /// nearest one that [`LINES_PER_KEY`] allows, and the number of lines stays within [`LINES_MIN`] and [`LINES_MAX`].
-    /// More pairs than planned widen the bounds.
-    pub fn with_resolution(pairs: u64, smallest: u64, relative_error: f64, key_id: u64) -> Self {
+    /// more can be found. The counts of keys that touch many more items have this relative error, or the next lower one
+    /// that [`LINES_PER_KEY`] allows. There are at least [`LINES_MIN`] lines. More pairs than planned widen the bounds.
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_resolution(pairs: u64, smallest: u64, relative_error: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(pairs, smallest, relative_error)?;
         let lines_per_key = lines_per_key(relative_error);
         let lines = Self::lines_for(pairs, smallest, relative_error);
-        Self {
+        Ok(Self {
             lines: vec![Line::EMPTY; lines].into_boxed_slice(),
             samples: vec![None; lines].into_boxed_slice(),
             lines_per_key,
             key_id,
-        }
+        })
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_resolution`] takes the nearest ones that are
-    /// allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -141,7 +144,7 @@ impl<K: Copy> Spread<K> {
         check_room("pairs", pairs, room.saturating_mul(smallest.max(1)))
     }
 
-    /// How many lines [`Spread::with_resolution`] creates.
+    /// How many lines [`Spread::with_resolution`] creates with settings that it allows.
     pub fn lines_for(pairs: u64, smallest: u64, relative_error: f64) -> usize {
         // In each of its lines, a key at the resolution has twice as many pairs as all other keys.
         let lines = u128::from(pairs) * 2 * lines_per_key(relative_error) as u128 / u128::from(smallest.max(1));

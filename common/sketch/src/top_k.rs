@@ -51,7 +51,7 @@ use self::{
 use super::{
     Bounds, Geometry, MergeError,
     merge::check_mergeable,
-    setting::{SettingError, check_room},
+    setting::{SettingError, check_error, check_room},
     weight::Weight,
 };
 use crate::{coin::Coin, hash::scale, simd};
@@ -80,8 +80,16 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
     /// A table of at least `entries` keys, rounded up to blocks of [`WAYS`], from one block to [`ENTRIES_MAX`] keys.
     ///
     /// To list the k largest keys, use about eight times k.
-    pub fn with_capacity(entries: usize, key_id: u64) -> Self {
-        let blocks = entries.clamp(1, ENTRIES_MAX).div_ceil(WAYS);
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_capacity(entries: usize, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(entries)?;
+        Ok(Self::of_blocks(entries.div_ceil(WAYS).max(1), key_id))
+    }
+
+    fn of_blocks(blocks: usize, key_id: u64) -> Self {
         Self {
             blocks: vec![Block::default(); blocks].into_boxed_slice(),
             rows: (0..blocks).map(|_| Row::default()).collect(),
@@ -91,8 +99,7 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
         }
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
-    /// allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -107,10 +114,17 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
     /// That holds as long as the light cells, which count the keys that are not held, are not full. A cell is full at
     /// 2^32 - 1 (at 65,535 if weights have 32 bits). Together they have room for some 10^10 / `error`. Keys of a full
     /// cell have no upper bound except the total.
-    pub fn with_error(error: f64, entries: usize, key_id: u64) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The error is no share that the largest table can have, or there is no room for so many entries.
+    pub fn with_error(error: f64, entries: usize, key_id: u64) -> Result<Self, SettingError> {
         // Keys that are not held are spread over the cells. Two thirds of the error allow for an uneven spread.
-        let blocks = libm::ceil(3.0 / (Light::<W>::CELLS as f64 * error.clamp(1e-9, 1.0))) as usize;
-        Self::with_capacity(entries.max(blocks.saturating_mul(WAYS)), key_id)
+        let cells = |error: f64| 3.0 / (Light::<W>::CELLS as f64 * error);
+        Self::check(entries)?;
+        check_error("error", error, cells((ENTRIES_MAX / WAYS) as f64))?;
+        let blocks = (libm::ceil(cells(error)) as usize).min(ENTRIES_MAX / WAYS);
+        Ok(Self::of_blocks(blocks.max(entries.div_ceil(WAYS)), key_id))
     }
 
     /// Adds `weight` to a key. `hash` must be the hash of the key.

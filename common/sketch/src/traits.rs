@@ -196,8 +196,8 @@ mod tests {
     fn batches_of_filters_equal_single_insertions() {
         // This includes so many keys that words are prefetched.
         for capacity in [crate::test_size::of(1_000, 100), crate::test_size::of(2_000_000, 5_000)] {
-            batches_equal_single_insertions(|| Bloom::with_capacity(capacity, 0.01, 7));
-            batches_equal_single_insertions(|| SharedBloom::with_capacity(capacity, 0.01, 7));
+            batches_equal_single_insertions(|| Bloom::with_capacity(capacity, 0.01, 7).unwrap());
+            batches_equal_single_insertions(|| SharedBloom::with_capacity(capacity, 0.01, 7).unwrap());
         }
     }
 }

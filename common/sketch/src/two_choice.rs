@@ -65,15 +65,19 @@ pub struct TwoChoice {
 }
 
 impl TwoChoice {
-    /// A filter for this many keys. At most [`LINES_MAX`] lines are allocated, so a larger filter is full earlier.
-    pub fn with_capacity(items: u64, key_id: u64) -> Self {
+    /// A filter for this many keys. There is room for at most [`LINES_MAX`] lines.
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_capacity(items: u64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(items)?;
         let lines = libm::ceil(items.max(1) as f64 / SLOTS as f64 / LOAD + LINES_SPARE) as usize;
         let lines = vec![Line::default(); lines.min(LINES_MAX)].into_boxed_slice();
-        Self { capacity: items.clamp(1, capacity_max(lines.len())), lines, items: 0, key_id }
+        Ok(Self { capacity: items.max(1), lines, items: 0, key_id })
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_capacity`] takes the nearest ones that are
-    /// allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ use super::{
     merge::check_mergeable,
     normal::deviations,
     rank,
-    setting::{SettingError, check_error},
+    setting::{SettingError, check_error, check_number},
 };
 
 pub(super) mod likelihood;
@@ -56,13 +56,18 @@ pub struct UltraLogLog {
 }
 
 impl UltraLogLog {
-    /// A sketch with at most this relative standard error, within 0.19 ([`PRECISION_MIN`]) and 0.0015
-    /// ([`PRECISION_MAX`]). NaN gives the smallest sketch.
-    pub fn with_error(relative_error: f64, key_id: u64) -> Self {
-        Self::with_precision(precision_for(relative_error), key_id)
+    /// A sketch with at most this relative standard error: 0.19 or less ([`PRECISION_MIN`]), down to 0.0015
+    /// ([`PRECISION_MAX`]).
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_error(relative_error: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(relative_error)?;
+        Ok(Self::of_precision(precision_for(relative_error), key_id))
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_error`] takes the nearest ones that are allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -72,8 +77,16 @@ impl UltraLogLog {
     }
 
     /// A sketch with two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
-    pub fn with_precision(precision: u32, key_id: u64) -> Self {
-        let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
+    ///
+    /// # Errors
+    ///
+    /// The precision is out of this range.
+    pub fn with_precision(precision: u32, key_id: u64) -> Result<Self, SettingError> {
+        check_precision(precision)?;
+        Ok(Self::of_precision(precision, key_id))
+    }
+
+    pub(crate) fn of_precision(precision: u32, key_id: u64) -> Self {
         Self {
             registers: vec![0; 1 << precision].into_boxed_slice(),
             precision,
@@ -163,6 +176,10 @@ pub(super) fn relative_error(precision: u32) -> f64 {
     ERROR_FACTOR / libm::sqrt((1u64 << precision) as f64)
 }
 
+fn check_precision(precision: u32) -> Result<(), SettingError> {
+    check_number("precision", precision.into(), PRECISION_MIN.into()..=PRECISION_MAX.into())
+}
+
 /// The smallest precision with at most this error, or the nearest possible one.
 pub(super) fn precision_for(relative_error: f64) -> u32 {
     let registers_root = ERROR_FACTOR / relative_error.clamp(0.001, 1.0);
@@ -194,7 +211,7 @@ impl Image for UltraLogLog {
         let range = u64::from(PRECISION_MIN)..=u64::from(PRECISION_MAX);
         let precision = payload.within("the precision", range, "from 4 to 18", Reader::varint)? as u32;
         payload.allow::<u8>("the registers", 1 << precision)?;
-        let mut sketch = Self::with_precision(precision, key_id);
+        let mut sketch = Self::of_precision(precision, key_id);
         let registers = &mut sketch.registers;
         payload.numbers("a register", Literal::Byte, 1 << precision, |at, register| {
             registers[at] = register as u8;
@@ -254,7 +271,7 @@ mod tests {
     use std::vec::Vec;
 
     fn with_precision(precision: u32) -> UltraLogLog {
-        let sketch = UltraLogLog::with_precision(precision, 7);
+        let sketch = UltraLogLog::with_precision(precision, 7).unwrap();
         assert_eq!(sketch.precision(), precision);
         sketch
     }
@@ -339,10 +356,10 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_clamped_and_extremes_have_a_result() {
-        let settings = [(1.0, 4), (9.0, 4), (f64::NAN, 4), (0.006, 14), (0.0, 18), (-1.0, 18)];
+    fn extremes_have_a_result() {
+        let settings = [(0.9, 4), (0.2, 4), (0.1, 6), (0.006, 14), (0.003, 16), (0.001_5, 18)];
         for (error, precision) in settings.into_iter().take(crate::test_size::of(6, 3)) {
-            let mut sketch = UltraLogLog::with_error(error, 7);
+            let mut sketch = UltraLogLog::with_error(error, 7).unwrap();
             assert_eq!(sketch.precision(), precision, "{error}");
             assert_eq!(sketch.bounds(), Estimate::exact(0));
             assert_eq!(sketch.memory_bytes() - size_of::<UltraLogLog>(), 1 << precision);

@@ -97,7 +97,7 @@ mod tests {
             let mut failures = [[0; 2]; COUNTS.len()];
             for seed in 0..SEEDS {
                 let hash = KeyedHash::new(Key([seed, 17]));
-                let mut halves = [(); 2].map(|()| HyperLogLog::with_error(0.005, 7));
+                let mut halves = [(); 2].map(|()| HyperLogLog::with_error(0.005, 7).unwrap());
                 let mut next = 0;
                 for (count, failures) in COUNTS.into_iter().zip(&mut failures) {
                     let hashes: Vec<u64> = (next..count)

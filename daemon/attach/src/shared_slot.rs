@@ -256,7 +256,7 @@ impl SharedSlot {
         self.note();
         // A packet may still be counted while its interface is being detached.
         (had_one || ledger.counters.seen.packets > 0).then(|| MeasuredInterface {
-            slot: Self::SLOT,
+            slot: Some(Self::SLOT),
             name: NAME.to_owned(),
             earlier_name: None,
             index: None,

@@ -7,15 +7,22 @@ use weir_common::{
     control::Feeds,
     ledger::{Counters, Ledger},
 };
-use weir_config::interface::Way;
-use weir_datapath::{edge::Edge, interface::MeasuredInterface, kept::SlotState, syscall::Hook};
+use weir_config::{interface::Way, limits::INTERFACES_MAX};
+use weir_datapath::{
+    edge::Edge,
+    interface::{Counts, MeasuredInterface},
+    kept::SlotState,
+    syscall::Hook,
+};
 use weir_system::clock;
 
 use super::{
     attachment::{Attachment, WindowEnd},
     attachments::{Attachments, HELD_UP},
     coverage::SeenPackets,
+    netlink::Device,
     obtained::{ABSENT, Obtained, WAITS},
+    plan::{PlannedAttachment, alias},
     shared_slot::{self, SharedSlot},
     tasks::TaskResult,
 };
@@ -26,8 +33,8 @@ pub(super) const ON_ITS_WAY: Duration = Duration::from_millis(2);
 /// One direction of an interface, as it is now.
 #[derive(Clone, Debug)]
 pub struct InterfaceNow<'a> {
-    /// Its slot.
-    pub slot: usize,
+    /// Its slot; `None` if weir could not attach to it.
+    pub slot: Option<usize>,
     /// Its name.
     pub name: &'a str,
     /// The direction; `None` for the shared slot.
@@ -36,6 +43,41 @@ pub struct InterfaceNow<'a> {
     pub obtained: Obtained,
     /// What keeps weir from seeing all its packets.
     pub trouble: Option<Cow<'a, str>>,
+}
+
+/// One direction of an interface to which weir cannot attach, and which has no slot therefore.
+struct Refused<'a> {
+    device: &'a Device,
+    alias: Option<String>,
+    way: Way,
+    reason: &'a str,
+}
+
+impl<'a> Refused<'a> {
+    fn measured(self) -> MeasuredInterface {
+        let Self { device, alias, way, reason } = self;
+        MeasuredInterface {
+            slot: None,
+            name: device.name.clone(),
+            earlier_name: None,
+            index: Some(device.ifindex),
+            alias,
+            mode: Obtained::Refused.name(),
+            counts: Counts::Packets,
+            direction: Some(way.name()),
+            feeds: Feeds::All.name(),
+            coverage: None,
+            coverage_bytes: None,
+            blind: None,
+            trouble: Some(reason.to_owned()),
+        }
+    }
+
+    fn now(self) -> InterfaceNow<'a> {
+        let Self { device, way, reason, .. } = self;
+        let (name, trouble) = (device.name.as_str(), Some(reason.into()));
+        InterfaceNow { slot: None, name, way: Some(way), obtained: Obtained::Refused, trouble }
+    }
 }
 
 impl Attachments<'_> {
@@ -108,7 +150,10 @@ impl Attachments<'_> {
         let held_up = self.held_up().map(str::to_owned);
         let waiting = self.waiting();
         let wait = self.said_to_wait.then(|| format!("{waiting} directions of interfaces are {WAITS}"));
-        self.slots.iter().filter_map(of).chain(self.refusals()).chain(shared).chain(held_up).chain(wait).collect()
+        let refused = self.refused().into_iter().map(|Refused { device, way, reason, .. }| {
+            format!("{} ({}): cannot attach: {reason}", device.name, way.name())
+        });
+        self.slots.iter().filter_map(of).chain(refused).chain(shared).chain(held_up).chain(wait).collect()
     }
 
     /// Why weir does not know whether its programs are where it left them, if it cannot ask the kernel.
@@ -116,13 +161,20 @@ impl Attachments<'_> {
         self.is_held_up().then_some(HELD_UP)
     }
 
-    /// The refused interfaces that have no slot, with the reason.
-    fn refusals(&self) -> impl Iterator<Item = String> {
-        self.refused.iter().filter_map(|((ifindex, way), reason)| {
-            let name = &self.devices.iter().find(|device| device.ifindex == *ifindex)?.name;
-            let has_slot = self.slots.iter().any(|one| one.name == *name && one.way == *way && one.refusal.is_some());
-            (!has_slot).then(|| format!("{name} ({}): cannot attach: {reason}", way.name()))
-        })
+    /// The wanted interfaces that were refused and have no slot now. If weir tries again, that slot does not count.
+    fn refused(&self) -> Vec<Refused<'_>> {
+        if self.refused.is_empty() {
+            return Vec::new();
+        }
+        let refused = |wanted: PlannedAttachment<'_>| {
+            let PlannedAttachment { rule, device, way, .. } = wanted;
+            let reason = self.refused.get(&(device.ifindex, way))?;
+            let is_its = |one: &&Attachment| one.name == device.name && one.way == way && !one.is_tried_again();
+            let device = self.devices.iter().find(|one| one.ifindex == device.ifindex)?;
+            let is_shown = self.slots.iter().any(|one| is_its(&one));
+            (!is_shown).then_some(Refused { device, alias: alias(&self.rules[rule], device), way, reason })
+        };
+        self.wanted(&self.devices).into_iter().filter_map(refused).take(INTERFACES_MAX).collect()
     }
 
     /// What was measured in a window with these ledgers, by slot, and how completely. Frees the slots of interfaces
@@ -138,7 +190,7 @@ impl Attachments<'_> {
             }
             let compared = std::mem::take(&mut attachment.compared);
             all.push(MeasuredInterface {
-                slot,
+                slot: Some(slot),
                 name: attachment.name.clone(),
                 earlier_name: attachment.earlier_name.take().filter(|earlier| *earlier != attachment.name),
                 index: attachment.present.map(|present| present.ifindex),
@@ -171,6 +223,7 @@ impl Attachments<'_> {
             // Even if no interface shares that slot, it may have a packet that arrived while weir detached.
             all.extend(self.shared.as_mut().unwrap_or(&mut SharedSlot::default()).close(ledger));
         }
+        all.extend(self.refused().into_iter().map(Refused::measured));
         all
     }
 
@@ -179,10 +232,11 @@ impl Attachments<'_> {
         let (mut all, held_up) = (Vec::new(), self.held_up());
         for (slot, one) in self.slots.all().filter(|(_, one)| !one.is_coming && !one.is_tried_again()) {
             let (way, trouble) = (Some(one.way), one.trouble().or(held_up).map(Cow::from));
-            all.push(InterfaceNow { slot, name: &one.name, way, obtained: one.obtained, trouble });
+            all.push(InterfaceNow { slot: Some(slot), name: &one.name, way, obtained: one.obtained, trouble });
         }
+        all.extend(self.refused().into_iter().map(Refused::now));
         if let Some(shared) = self.shared.as_ref().filter(|shared| shared.has_members()) {
-            let (slot, name, obtained) = (SharedSlot::SLOT, shared_slot::NAME, shared.obtained());
+            let (slot, name, obtained) = (Some(SharedSlot::SLOT), shared_slot::NAME, shared.obtained());
             let trouble = shared.trouble_or_waiting().map(Cow::from);
             all.push(InterfaceNow { slot, name, way: None, obtained, trouble });
         }

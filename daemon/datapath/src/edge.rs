@@ -16,6 +16,10 @@ pub struct Edge {
     pub counters: Vec<Counters>,
     /// Counters of [`OTHERS`], unless that is one of these slots: packets for which no slot was found.
     pub others: Counters,
+    /// By how much the packets that weir missed may exceed their counts, on all interfaces. Counters have this as
+    /// uncertain, too, together with buffers of an unknown number of packets. But those packets have the key of their
+    /// buffer, and these may have any.
+    pub missed_beyond: Tally,
     /// Packets by size class.
     pub sizes: Vec<u64>,
     /// The largest packet in bytes, if its size class covers several sizes; otherwise any smaller number.
@@ -33,6 +37,7 @@ impl Edge {
         Self {
             counters: vec![Counters::default(); interfaces],
             others: Counters::default(),
+            missed_beyond: Tally::default(),
             sizes: vec![0; SIZE_CLASSES],
             largest: 0,
             sampling: (1, 1),
@@ -58,11 +63,12 @@ impl Edge {
     /// Adds the counts of another CPU, or of another window of the same CPU. Rates do not belong to one CPU, so they
     /// are not added.
     pub fn add(&mut self, other: &Self) {
-        let Self { counters, others, sizes, largest, sampling: (least, most), rates: _ } = other;
+        let Self { counters, others, missed_beyond, sizes, largest, sampling: (least, most), rates: _ } = other;
         for (sum, counters) in self.counters.iter_mut().zip(counters) {
             add(sum, counters);
         }
         add(&mut self.others, others);
+        self.missed_beyond.add(*missed_beyond);
         for (sum, packets) in self.sizes.iter_mut().zip(sizes) {
             *sum = sum.wrapping_add(*packets);
         }
@@ -101,6 +107,7 @@ impl Edge {
             Some(counters) => counters,
         };
         lose(counters, Loss::Blind, counted, beyond, repeated);
+        self.missed_beyond.add(beyond);
     }
 
     /// Adds rates by slot from another source.
@@ -228,6 +235,7 @@ mod tests {
         assert_eq!(counters.uncertain, Uncertain { least: Tally::new(3, 300), most: Tally::new(4, 400) });
         assert!(Ledger { counters: *counters, attributed: Tally::default() }.balances());
         assert_eq!((edge.others.seen, edge.others.uncertain.most), (Tally::default(), Tally::new(1, 100)));
+        assert_eq!(edge.missed_beyond, Tally::new(2, 200));
     }
 
     #[test]
@@ -236,6 +244,7 @@ mod tests {
             let mut edge = Edge { sampling: (rate, rate), ..Edge::empty(2) };
             edge.counters[1].seen = Tally::new(seen, seen * 60);
             edge.counters[1].merged = seen;
+            edge.missed_beyond = Tally::new(seen, 0);
             edge.sizes[60] = seen;
             edge.largest = seen;
             edge

@@ -42,8 +42,8 @@ fn ahead_of(one: &MeasuredInterface, interfaces: &[MeasuredInterface]) -> usize 
 /// One direction of an interface, as a window's report describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredInterface {
-    /// The index of its ledger in the summary.
-    pub slot: usize,
+    /// The index of its ledger in the summary. `None` if it has none: weir could not attach to it.
+    pub slot: Option<usize>,
     /// Its name.
     pub name: String,
     /// The name that it had when the window began, if it was renamed since then.
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn the_current_owner_keeps_a_name_and_earlier_ones_get_a_number() {
         let measured = |slot, name: &str, direction, index| MeasuredInterface {
-            slot,
+            slot: Some(slot),
             name: name.to_owned(),
             earlier_name: None,
             index,

@@ -5,10 +5,17 @@
 //! then stands for several seconds, each at the mean rate. [`Seconds`] counts packets that weir itself reads, from
 //! captures and packet sockets. They belong to the second of their own timestamp, in whichever order they arrive.
 
-use std::{ops::Range, time::Duration};
+mod stretch;
+
+use std::{
+    ops::{Range, RangeInclusive},
+    time::Duration,
+};
 
 use hdrhistogram::Histogram;
 use weir_common::ledger::Tally;
+
+use self::stretch::Stretches;
 
 /// A shorter stretch of time does not count as a second.
 const LEAST: Duration = Duration::from_millis(900);
@@ -104,6 +111,19 @@ impl Rates {
         }
     }
 
+    /// Adds the rates of other seconds of the same source.
+    fn and(&mut self, other: &Self) {
+        let Self { packets, bytes, most, least, unplaced, longest } = other;
+        for (sum, rates) in [(&mut self.packets, packets), (&mut self.bytes, bytes)] {
+            // All have the same bounds.
+            _ = sum.add(rates);
+        }
+        self.most = Tally::new(self.most.packets.max(most.packets), self.most.bytes.max(most.bytes));
+        self.least = Tally::new(self.least.packets.min(least.packets), self.least.bytes.min(least.bytes));
+        self.unplaced.add(*unplaced);
+        self.longest = self.longest.max(*longest);
+    }
+
     /// Merges the rates of another source of the same interface. Only one of the two sources saw its packets.
     pub fn merge(&mut self, other: Self) {
         if self.most.is_zero() && (!other.most.is_zero() || other.seconds() > self.seconds()) {
@@ -188,8 +208,8 @@ pub struct Seconds {
     /// A second far ahead of the open ones, and its count. If the timestamp of the next packet is similar, time has
     /// moved on to there; otherwise this timestamp was wrong.
     ahead: Option<(u64, Tally)>,
-    /// The first second of the window, once it is closed. It may be incomplete.
-    first: Option<(u64, Tally)>,
+    /// The seconds of a window whose beginning is not known.
+    stretches: Stretches,
     rates: Option<Box<Rates>>,
     /// The first and last seconds that are in the rates.
     counted: Option<(u64, u64)>,
@@ -264,15 +284,18 @@ impl Seconds {
             Some(Start { whole, .. }) if second >= whole => self.add(second, came),
             Some(Start { part, .. }) if part == Some(second) => {}
             Some(_) => self.unplaced.add(came),
-            None if self.first.is_none() => self.first = Some((second, came)),
-            None => self.add(second, came),
+            None => self.stretches.add(second, came),
         }
     }
 
     fn add(&mut self, second: u64, came: Tally) {
-        let (first, last) = self.counted.unwrap_or((second, second));
-        self.counted = Some((first.min(second), last.max(second)));
+        self.cover(second..=second);
         self.rates.get_or_insert_default().add(came, SECOND);
+    }
+
+    fn cover(&mut self, seconds: RangeInclusive<u64>) {
+        let (first, last) = self.counted.unwrap_or((*seconds.start(), *seconds.end()));
+        self.counted = Some((first.min(*seconds.start()), last.max(*seconds.end())));
     }
 
     /// Ends the window and returns its rates. If another window follows immediately, seconds that have not ended stay
@@ -287,8 +310,20 @@ impl Seconds {
         }
         let goes_on = then == Then::Window(end * NS) && self.newest.is_none_or(|newest| newest <= end + 1);
         let mut parts = Vec::new();
-        for (second, came) in self.first.take().into_iter().chain(self.take_open(if goes_on { end } else { u64::MAX }))
-        {
+        let mut single = Vec::new();
+        for stretch in self.stretches.take() {
+            if stretch.last() < part.unwrap_or(start) || stretch.first.0 > end {
+                self.unplaced.add(stretch.all());
+                continue;
+            }
+            single.push(stretch.first);
+            if let Some((last, rates)) = stretch.others {
+                self.cover(stretch.first.0.clamp(start, last)..=last);
+                self.rates.get_or_insert_default().and(&rates);
+            }
+        }
+        single.extend(self.take_open(if goes_on { end } else { u64::MAX }));
+        for (second, came) in single {
             if (start..end).contains(&second) {
                 self.add(second, came);
             } else if second == end || part == Some(second) {

@@ -52,6 +52,8 @@ pub struct Account {
     pub once: Whole,
     /// Unknown packets: each may belong to one more address or flow.
     pub unknown: u64,
+    /// Packets and bytes that buffers may have beyond their counts. They have the keys of their buffers.
+    in_buffers: Tally,
     has_merged: bool,
 }
 
@@ -64,7 +66,8 @@ impl Account {
         // A late CPU has not reported the sizes of its packets yet.
         let is_late = parts.iter().any(|part| part.is_late);
         let scaled: Tally = parts.iter().map(|part| part.total).sum();
-        let [lost, sampled_out, beyond] = [lost(&ledgers), sampled_out(&ledgers), beyond(&ledgers)];
+        let [lost, sampled_out] = [lost(&ledgers), sampled_out(&ledgers)];
+        let missed_beyond: Tally = parts.iter().map(|part| part.edge.missed_beyond).sum();
         Self {
             sizes: Sizes::of(parts.iter().map(|part| part.edge)),
             // The rate counts even if no packet came.
@@ -74,7 +77,8 @@ impl Account {
             scaled,
             once: Whole::new(&ledgers, Counted::Once, Some(scaled).filter(|_| highest > 1)),
             // Each lost or unsampled packet may belong to one more source, destination or flow.
-            unknown: lost.packets.saturating_add(sampled_out.packets).saturating_add(beyond.packets),
+            unknown: lost.packets.saturating_add(sampled_out.packets).saturating_add(missed_beyond.packets),
+            in_buffers: beyond(&ledgers).since(missed_beyond),
             has_merged: is_late || ledgers.iter().any(|ledger| ledger.counters.merged > 0),
             ledgers,
         }
@@ -92,8 +96,13 @@ impl Account {
         flows.value = flows.value.max(new.min(flows.upper));
         let counted = new_flows::Counted { new, workers: workers as u64, unknown: self.unknown, flows: *flows };
         let mut new_flows = NewFlows::new(counted, filter, confidence);
-        new_flows.count.upper = new_flows.count.upper.min(self.once.most.packets.max(new));
+        new_flows.count.upper = new_flows.count.upper.min(self.most_keys().max(new));
         new_flows
+    }
+
+    /// The most packets that may each have another key, if every packet counts once.
+    pub const fn most_keys(&self) -> u64 {
+        self.once.most.packets.saturating_sub(self.in_buffers.packets)
     }
 
     /// Packets that were seen but are not in the ledgers yet: their records wait in the open window until it is known
@@ -115,7 +124,8 @@ impl Account {
         let drawn = lost(ledgers).since(dropped);
         Uncertainty {
             missed_flows,
-            lost: [dropped, beyond(ledgers)].into_iter().sum(),
+            lost: [dropped, beyond(ledgers).since(self.in_buffers)].into_iter().sum(),
+            in_buffers: self.in_buffers,
             drawn,
             unknown: self.unknown,
             sampling: (*highest > 1).then(|| Sampling {

@@ -244,7 +244,7 @@ pub(super) fn counted(question: &Question, counted: Estimate, uncertainty: &Unce
     // There cannot be more values than these fields can have.
     let most = question.of.as_ref().and_then(By::domain).map_or(u64::MAX, |values| values as u64);
     let hosts = 1 + u64::from(question.of.as_ref().is_some_and(By::has_host));
-    let packets = uncertainty.whole(question.is_fed_by_all).most.packets;
+    let packets = uncertainty.most_keys(question.is_fed_by_all);
     uncertainty.distinct(counted, most.min(packets.saturating_mul(hosts)))
 }
 
@@ -370,7 +370,7 @@ mod tests {
 
     /// The windows of workers that have these records each.
     fn window(config: &Config, views: &Arc<Views>, workers: &[&[Record]]) -> Vec<Closed> {
-        let seen = Seen::with_capacity(100_000, 0.001, KEY.id());
+        let seen = Seen::with_capacity(100_000, 0.001, KEY.id()).unwrap();
         let mut coins = 0;
         let closed = |records: &&[Record]| {
             let mut shard = Box::new(Shard::new(&config.estimates, views, KEY));
@@ -391,6 +391,7 @@ mod tests {
         let everything = Whole::new(&[all], Counted::Everywhere, None);
         Uncertainty {
             lost: Tally::default(),
+            in_buffers: Tally::default(),
             drawn: Tally::default(),
             unknown: 0,
             missed_flows: 3,
@@ -427,7 +428,7 @@ mod tests {
         let answer = |helpers, order: &dyn Fn(&mut [Closed])| {
             answers_with(helpers, &mut ordered(order), &plan, &uncertainty()).unwrap()
         };
-        let seen = Seen::with_capacity(1_000, 0.001, KEY.id());
+        let seen = Seen::with_capacity(1_000, 0.001, KEY.id()).unwrap();
         let summary = |order: &dyn Fn(&mut [Closed])| {
             Summary::merge(&mut ordered(order), &plan, 4, FilterState::steadily(&seen), 0.999).unwrap().views
         };

@@ -231,7 +231,7 @@ mod tests {
     fn every_key_is_within_its_bounds_whether_it_is_listed_or_not() {
         let (settings, key) = (Estimates::default(), Key([1, 2]));
         let views = Views::built_in(&settings, 10);
-        let seen = Seen::with_capacity(100_000, 0.01, key.id());
+        let seen = Seen::with_capacity(100_000, 0.01, key.id()).unwrap();
         let mut shard = Box::new(Shard::new(&settings, &views, key));
         let mut order: Vec<u64> = (0..SOURCES).collect();
         order.sort_by_key(|source| mix(*source));

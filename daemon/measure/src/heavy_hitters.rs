@@ -17,6 +17,8 @@ use weir_sketch::{
     candidate_buckets::{Packed, Rest},
 };
 
+use super::configured::configured;
+
 /// How many records of a batch are prefetched before the batch is added: as many as a batch prefetches ahead.
 const PREFETCHED: usize = 12;
 
@@ -60,7 +62,7 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
     /// An empty sketch with at least this many candidates. Bounds are seldom further apart than `error`, a share of
     /// everything that is added.
     pub fn new(error: f64, candidates: usize, key_id: u64) -> Self {
-        let buckets = CandidateBuckets::with_error(error, candidates, key_id);
+        let buckets = configured(CandidateBuckets::with_error(error, candidates, key_id));
         Self { buckets, places: 1, stray: Tally::default() }
     }
 

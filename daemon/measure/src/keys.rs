@@ -171,7 +171,7 @@ mod tests {
         let secret = secret.unwrap();
         let ids = |secret: Secret| {
             let mut keys = Keys::new(secret, COINS, at("2026-11-20T23:59:50Z"));
-            let seen = Seen::with_capacity(1_000, 0.01, keys.id());
+            let seen = Seen::with_capacity(1_000, 0.01, keys.id()).unwrap();
             let first = keys.id();
             keys.advance(at("2026-11-21T00:00:00Z"), &seen);
             [first, keys.id()]
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn the_earlier_keys_are_those_of_the_generations() {
         let mut keys = keys("2026-11-20T23:59:50Z");
-        let seen = Seen::with_capacity(1_000, 0.01, keys.id());
+        let seen = Seen::with_capacity(1_000, 0.01, keys.id()).unwrap();
         let first = keys.window;
         keys.advance(at("2026-11-20T23:59:55Z"), &seen);
         assert!(keys.earlier.is_empty(), "it is the same day");
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_key_that_has_to_stay_changes_with_the_next_window() {
         let mut keys = keys("2026-11-20T23:59:50Z");
-        let seen = Seen::with_capacity(1_000, 0.01, keys.id());
+        let seen = Seen::with_capacity(1_000, 0.01, keys.id()).unwrap();
         let (first, places, midnight) = (keys.window, keys.places, at("2026-11-21T00:00:00Z"));
         assert!(keys.change_by(midnight) && !keys.change_by(at("2026-11-20T23:59:55Z")));
         keys.advance_with_same(midnight, &seen);
@@ -226,7 +226,7 @@ mod tests {
     fn each_window_has_its_own_places_which_do_not_follow_from_the_secret() {
         let noon = "2026-11-20T12:00:00Z";
         let mut keys = keys(noon);
-        let seen = Seen::with_capacity(1_000, 0.01, keys.id());
+        let seen = Seen::with_capacity(1_000, 0.01, keys.id()).unwrap();
         let mut places = vec![keys.places];
         keys.advance(at("2026-11-20T12:00:10Z"), &seen);
         places.push(keys.places);
@@ -248,7 +248,7 @@ mod tests {
     fn shards_of_a_window_share_a_key_but_not_coins() {
         let settings = Estimates::default();
         let mut keys = keys("2026-11-20T23:59:50Z");
-        let seen = Seen::with_capacity(1_000, 0.01, keys.id());
+        let seen = Seen::with_capacity(1_000, 0.01, keys.id()).unwrap();
         let views = Views::built_in(&settings, 10);
         let (mut one, mut other) = (keys.shard(&settings, &views), keys.shard(&settings, &views));
         assert_eq!([one.key_id(), other.key_id()], [keys.id(); 2]);

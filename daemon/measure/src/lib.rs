@@ -29,6 +29,7 @@ pub mod beyond;
 pub mod binomial;
 pub mod closed;
 pub mod columns;
+mod configured;
 mod drawn;
 pub mod entropy;
 pub mod export;

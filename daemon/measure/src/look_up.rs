@@ -132,12 +132,12 @@ pub(super) fn of_interfaces(plan: &Views, ask: &KeyQuery, interfaces: &[Measured
     let is_meant = |one: &&MeasuredInterface| {
         name.as_ref().is_none_or(|name| *name == one.name) && way.is_none_or(|way| one.direction == Some(way.name()))
     };
-    let of_slot = |one: &MeasuredInterface| {
+    let of_slot = |slot: usize| {
         let mut key = *key;
-        by.set(&mut key, Field::Interface, one.slot as u64);
+        by.set(&mut key, Field::Interface, slot as u64);
         KeyOfView { view: *view, key }
     };
-    interfaces.iter().filter(is_meant).map(of_slot).collect()
+    interfaces.iter().filter(is_meant).filter_map(|one| one.slot).map(of_slot).collect()
 }
 
 /// The spread estimates by view and key hash; each sketch is searched only once.

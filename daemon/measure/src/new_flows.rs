@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn filter() -> Seen {
-        Seen::with_capacity(1_000, 0.001, 7)
+        Seen::with_capacity(1_000, 0.001, 7).unwrap()
     }
 
     fn bounds(new: u64, filter: &Seen, emptied: Option<f64>) -> Estimate {

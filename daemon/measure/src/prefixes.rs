@@ -327,7 +327,7 @@ mod tests {
     /// The summary of the records, spread over three workers in turn.
     fn summary(records: &[Record], standard: &[Standard], top: usize) -> (Summary, std::sync::Arc<Views>) {
         let (config, views) = plan(standard, top);
-        let seen = Seen::with_capacity(100_000, 0.01, KEY.id());
+        let seen = Seen::with_capacity(100_000, 0.01, KEY.id()).unwrap();
         let mut window: Vec<Closed> = (0..3)
             .map(|worker| {
                 let mut shard = Box::new(Shard::new(&config.estimates, &views, KEY));

@@ -270,7 +270,7 @@ pub(super) mod tests {
     }
 
     fn aggregator(scripts: impl IntoIterator<Item = Script>) -> RingAggregator<Script> {
-        let seen = Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()));
+        let seen = Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()).unwrap());
         let mut aggregator = RingAggregator::new(seen, 1, shard());
         for script in scripts {
             aggregator.add(script);
@@ -477,7 +477,7 @@ pub(super) mod tests {
             edges: [seen([Tally::default(), Tally::new(1, 100), Tally::new(2, 500)])].into(),
             ..Script::default()
         };
-        let filter = Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()));
+        let filter = Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()).unwrap());
         let mut aggregator = RingAggregator::new(filter, 3, shard());
         aggregator.add(late);
         let packets = [(); 2].map(|()| {

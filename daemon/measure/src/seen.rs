@@ -5,9 +5,11 @@ use std::time::Duration;
 use weir_config::SeenFlows;
 use weir_sketch::Seen;
 
+use super::configured::configured;
+
 /// An empty filter with these settings. All its memory is resident from the start. Its first key has this fingerprint.
 pub fn filter(settings: &SeenFlows, key_id: u64) -> Seen {
-    let seen = Seen::with_capacity(settings.capacity, settings.false_positive_rate, key_id);
+    let seen = configured(Seen::with_capacity(settings.capacity, settings.false_positive_rate, key_id));
     seen.clear();
     seen
 }

@@ -474,7 +474,7 @@ mod tests {
     fn fed_by(together: usize, views: &Arc<Views>, records: &[Record]) -> Shard {
         let key = Key([5, 6]);
         let mut shard = Shard::new(&Estimates::default(), views, key);
-        let seen = Seen::with_capacity(100_000, 0.001, key.id());
+        let seen = Seen::with_capacity(100_000, 0.001, key.id()).unwrap();
         for records in records.chunks(together) {
             shard.absorb(records, &seen);
         }
@@ -516,7 +516,7 @@ mod tests {
     #[test]
     fn a_drawn_packet_counts_once_in_a_window_that_left_nothing_out() {
         let views = Views::built_in(&Estimates::default(), 10);
-        let seen = Seen::with_capacity(100, 0.01, Key([1, 2]).id());
+        let seen = Seen::with_capacity(100, 0.01, Key([1, 2]).id()).unwrap();
         let records = [Record { sampling: 10, ..record(1) }, record(2), Record { sampling: 4, ..record(3) }];
         let fed = |is_whole: bool| {
             let mut shard = Shard::new(&Estimates::default(), &views, Key([1, 2]));
@@ -559,7 +559,7 @@ mod tests {
         let mut shard = fed(&views, &(0..5_000).map(record).collect::<Vec<_>>());
         assert!(shard.new_flows > 4_900 && shard.records == 5_000);
         // A record waits in the pool, and must not get into the next window.
-        shard.absorb(&[record(1)], &Seen::with_capacity(100, 0.1, key.id()));
+        shard.absorb(&[record(1)], &Seen::with_capacity(100, 0.1, key.id()).unwrap());
         let memory = shard.memory_bytes();
         assert_eq!(memory, Shard::bytes_for(&Estimates::default(), &views));
         shard.clear();
@@ -572,7 +572,7 @@ mod tests {
         assert!(cleared.unique.destinations == fresh.unique.destinations);
         assert!(cleared.views.iter().all(|view| view.total == Tally::default()));
         let mut cleared = cleared;
-        let seen = Seen::with_capacity(100, 0.1, key.id());
+        let seen = Seen::with_capacity(100, 0.1, key.id()).unwrap();
         cleared.settle(&seen);
         assert_eq!(cleared.total, Tally::default());
         // The flow of the last earlier record is not recent in this window.
@@ -596,7 +596,7 @@ mod tests {
         let views = Views::built_in(&Estimates::default(), 10);
         let [old, other, key] = [[1, 2], [3, 4], [5, 6]].map(Key);
         // The filter keeps the keys that its generations began with.
-        let seen = Seen::with_capacity(100_000, 0.001, old.id());
+        let seen = Seen::with_capacity(100_000, 0.001, old.id()).unwrap();
         let records: Vec<_> = (0..1_000).map(record).collect();
         let count = |key: Key, earlier: &[Key]| {
             let mut shard = Shard::new(&Estimates::default(), &views, key);
@@ -641,7 +641,7 @@ mod tests {
             config.views.push(config.parse_view(view, "a test", view).unwrap());
         }
         let (views, key) = (Views::new(&config, 1).unwrap(), Key([5, 6]));
-        let seen = Seen::with_capacity(100_000, 0.001, key.id());
+        let seen = Seen::with_capacity(100_000, 0.001, key.id()).unwrap();
         let fed = |records: &[Record]| {
             let mut shard = Shard::new(&Estimates::default(), &views, key);
             shard.absorb(records, &seen);

@@ -16,7 +16,7 @@ use weir_sketch::{Estimate, MergeError, SampleAndHold, Spread, Spreader, hash::c
 mod population;
 
 use self::population::{Likely, Population};
-use crate::columns::TOGETHER;
+use crate::{columns::TOGETHER, configured::configured};
 
 /// The relative standard error of keys without their own counter, without the effect of other keys.
 pub const ERROR_OF_OTHERS: f64 = 0.04;
@@ -34,8 +34,8 @@ impl Spreaders {
     /// keys are held, and their counts have this relative standard error.
     pub fn new(pairs: u64, smallest: u64, (held, error): (usize, f64), key_id: u64) -> Self {
         Self {
-            all: Spread::with_resolution(pairs, smallest, ERROR_OF_OTHERS, key_id),
-            held: SampleAndHold::with_room(held, error, key_id),
+            all: configured(Spread::with_resolution(pairs, smallest, ERROR_OF_OTHERS, key_id)),
+            held: configured(SampleAndHold::with_room(held, error, key_id)),
         }
     }
 

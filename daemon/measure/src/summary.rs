@@ -72,7 +72,7 @@ impl Summary {
         window.sort_unstable_by_key(|closed| closed.shard.place_in_merge());
         let parts: Vec<WorkerAccount<'_>> = window.iter().map(Closed::part).collect();
         let account = Account::new(&parts, interfaces);
-        let (unknown, most) = (account.unknown, account.once.most.packets);
+        let (unknown, most) = (account.unknown, account.most_keys());
         let mut flows = distinct(window, |shard| &mut shard.unique.flows, unknown, most, confidence)?;
         let new: u64 = window.iter().map(|closed| closed.shard.new_flows).sum();
         let new_flows = account.new_flows((new, window.len()), &mut flows, seen, confidence);

@@ -1,5 +1,8 @@
-//! How far the true numbers of a window may differ from those of its records, because packets were lost or left out by
-//! sampling.
+//! How far the true numbers of a window may differ from those of its records: packets were lost or left out by sampling,
+//! or nobody knows how many packets a buffer had.
+//!
+//! A lost packet may have any key, also one that no record has. The packets of a buffer have the same key. So a buffer
+//! widens the bounds of packets and bytes, but neither counts of distinct keys nor bounds of keys that nobody saw.
 
 use weir_common::{ledger::Tally, sketch::Metric};
 use weir_sketch::Estimate;
@@ -16,6 +19,8 @@ use super::{
 pub struct Uncertainty {
     /// An upper bound of missing packets that were never drawn.
     pub lost: Tally,
+    /// Packets and bytes that buffers may have beyond their counts.
+    pub in_buffers: Tally,
     /// Missing packets that were drawn. Each stands for as many as the sampling rate says.
     pub drawn: Tally,
     /// Unknown packets: each may belong to one more address or flow.
@@ -39,6 +44,7 @@ pub struct Uncertainty {
 #[derive(Clone)]
 pub struct ViewUncertainty {
     lost: Tally,
+    in_buffers: Tally,
     drawn: Tally,
     /// The sum of all records of the view, scaled by their sampling rates. It is an upper bound for each key.
     total: Tally,
@@ -47,9 +53,14 @@ pub struct ViewUncertainty {
 }
 
 impl Uncertainty {
-    /// Whether packets are missing.
+    /// Whether a true number may differ from that of the records.
     pub fn is_some(&self) -> bool {
-        self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
+        !self.in_buffers.is_zero() || self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
+    }
+
+    /// The most packets that may each have another key, in a view whose records are fed once, or by all interfaces.
+    pub const fn most_keys(&self, is_fed_by_all: bool) -> u64 {
+        self.whole(is_fed_by_all).most.packets.saturating_sub(self.in_buffers.packets)
     }
 
     /// The whole of a view whose records are fed once, or by all interfaces.
@@ -63,8 +74,8 @@ impl Uncertainty {
             let all = Tally::new(sampling.total.packets * keys, sampling.total.bytes * keys);
             SamplingError::new(Sampling { total: all, ..sampling }, self.confidence)
         });
-        let &Self { lost, drawn, .. } = self;
-        ViewUncertainty { lost, drawn, total, sampling, whole }
+        let &Self { lost, in_buffers, drawn, .. } = self;
+        ViewUncertainty { lost, in_buffers, drawn, total, sampling, whole }
     }
 
     /// A count of new flows, all of which are certainly new. All uncounted ones may belong to the same key, so each key
@@ -91,7 +102,10 @@ impl ViewUncertainty {
 
     /// The true sum of a key whose records, scaled by their sampling rates, add up to between `lower` and `upper`.
     pub fn bounds(&self, metric: Metric, lower: Tally, upper: Tally) -> (u64, u64) {
-        let &Self { lost, drawn, .. } = self;
+        let &Self { lost, in_buffers, drawn, .. } = self;
+        // Without any record and any missing packet, a key has no buffers.
+        let has_none = upper.is_zero() && !self.is_missing();
+        let in_buffers = if has_none { 0 } else { metric.of(in_buffers) };
         let lower = metric.of(lower);
         // No key has more than the total, and no key has less than its own count.
         let upper = metric.of(upper).min(metric.of(self.total)).max(lower);
@@ -99,16 +113,16 @@ impl ViewUncertainty {
             None => (lower, upper.saturating_add(metric.of(drawn))),
             Some(error) => error.bounds(metric, lower, upper.saturating_add(metric.of(error.scaled(drawn)))),
         };
-        if !self.is_some() {
+        if !self.is_missing() && self.in_buffers.is_zero() {
             return (lower, upper);
         }
         // A packet may count for several keys, but only once for each.
-        let upper = upper.saturating_add(metric.of(lost)).min(metric.of(self.whole.most));
+        let upper = upper.saturating_add(metric.of(lost)).saturating_add(in_buffers).min(metric.of(self.whole.most));
         (lower.min(upper), upper)
     }
 
-    /// Whether packets are missing.
-    fn is_some(&self) -> bool {
+    /// Whether packets are missing: some of their keys may be in no record.
+    fn is_missing(&self) -> bool {
         self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
     }
 

@@ -3,7 +3,7 @@
 use weir_config::{Estimates, view::Kind};
 use weir_sketch::HyperLogLog;
 
-use super::columns::Columns;
+use super::{columns::Columns, configured::distinct};
 
 /// Distinct sources, destinations and flows.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub struct Unique {
 impl Unique {
     /// Empty sketches for keys with this fingerprint.
     pub fn new(settings: &Estimates, key_id: u64) -> Self {
-        let distinct = || HyperLogLog::with_error(settings.unique_error, key_id);
+        let distinct = || distinct(settings.unique_error, key_id);
         Self { sources: distinct(), destinations: distinct(), flows: distinct() }
     }
 

@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn aggregator<'a>() -> RingAggregator<Script<'a>> {
-        RingAggregator::new(Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id())), 1, shard())
+        RingAggregator::new(Arc::new(Seen::with_capacity(1_000, 0.01, Key([3, 4]).id()).unwrap()), 1, shard())
     }
 
     fn close(is_last: bool) -> Order {

@@ -559,7 +559,7 @@ mod tests {
 
     fn counted(name: &str, question: Option<u64>, values: std::ops::Range<u64>) -> Counted<HyperLogLog> {
         let key = Key([1, 2]);
-        let mut sketch = HyperLogLog::with_precision(12, key.id());
+        let mut sketch = HyperLogLog::with_precision(12, key.id()).unwrap();
         values.for_each(|value| sketch.insert(mix(value)));
         Counted { name: name.to_owned(), question, key_id: key.id(), missing: 0, sketch }
     }
@@ -645,7 +645,7 @@ mod tests {
             with(report(id, id, start, start + 10), distinct, vec![list("sources", None, &sources(range), 0)])
         };
         let second = unique(30..60);
-        let second = Counted { sketch: HyperLogLog::with_precision(12, 7), key_id: 7, ..second };
+        let second = Counted { sketch: HyperLogLog::with_precision(12, 7).unwrap(), key_id: 7, ..second };
         let both = || [day("1", 0, vec![unique(0..30)], 0..30), day("1", 86_400, vec![unique(30..60)], 30..60)];
         let count = |reports: [Parsed; 2]| {
             let answer = merged(ALL, reports);
@@ -730,7 +730,7 @@ mod tests {
                 rest_packets: vec![0; 256],
                 rest_bytes: vec![0; 256],
             };
-            let sketch = HyperLogLog::with_precision(12, 7);
+            let sketch = HyperLogLog::with_precision(12, 7).unwrap();
             let counted = Counted {
                 name: name.to_owned(),
                 question: u64::from_str_radix(QUESTION, 16).ok(),

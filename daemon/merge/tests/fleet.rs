@@ -222,7 +222,7 @@ impl Router {
 
 fn account(_: &[Ledger]) -> Vec<MeasuredInterface> {
     vec![MeasuredInterface {
-        slot: 0,
+        slot: Some(0),
         name: "wan0".to_owned(),
         earlier_name: None,
         index: None,

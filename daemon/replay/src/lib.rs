@@ -476,7 +476,7 @@ impl Run<'_> {
         };
         let notes = std::mem::take(&mut self.notes);
         let capture = MeasuredInterface {
-            slot: 0,
+            slot: Some(0),
             name: self.interface.clone(),
             earlier_name: None,
             index: None,

@@ -75,8 +75,8 @@ impl Report {
         let rates = interfaces
             .iter()
             .filter_map(|of| {
-                let seen = ledgers.get(of.slot)?.counters.seen;
-                InterfaceRates::new(of, rates.get(of.slot)?, seen, seconds)
+                let seen = ledgers.get(of.slot?)?.counters.seen;
+                InterfaceRates::new(of, rates.get(of.slot?)?, seen, seconds)
             })
             .collect();
         let spread = Spread::new(&views, answers, &interfaces);
@@ -94,8 +94,11 @@ impl Report {
             interfaces: interfaces
                 .into_iter()
                 .filter_map(|measured| {
-                    let (ledger, counts) = (ledgers.get(measured.slot)?, tcp.get(measured.slot)?);
-                    Some(interface(measured, ledger, tcp_packets(counts, *confidence), *sampling))
+                    let (ledger, counts) = match measured.slot {
+                        Some(slot) => (*ledgers.get(slot)?, *tcp.get(slot)?),
+                        None => Default::default(),
+                    };
+                    Some(interface(measured, &ledger, tcp_packets(&counts, *confidence), *sampling))
                 })
                 .collect(),
             totals: totals(summary.fed(), *protocols, uncertainty.is_some().then_some(*confidence)),
@@ -350,7 +353,7 @@ mod tests {
     /// A summary of these records with lists of this many rows.
     fn summary_of(top: usize, records: &[Record]) -> (Arc<Views>, Summary) {
         let (views, key) = (Views::built_in(&Estimates::default(), top), Key([1, 2]));
-        let seen = Seen::with_capacity(100, 0.01, key.id());
+        let seen = Seen::with_capacity(100, 0.01, key.id()).unwrap();
         let mut shard = Box::new(Shard::new(&Estimates::default(), &views, key));
         shard.absorb(records, &seen);
         shard.settle(&seen);

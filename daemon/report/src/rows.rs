@@ -237,7 +237,7 @@ impl View {
         let view = &question.view;
         let rows = |table: &Table| rows(plan, question, &table.rows, interfaces);
         let table = |table: &Table| {
-            let found = interfaces.iter().find(|interface| Some(interface.slot) == table.slot);
+            let found = interfaces.iter().find(|interface| interface.slot.is_some() && interface.slot == table.slot);
             ViewTable {
                 interface: found.map_or_else(|| "?".to_owned(), |interface| interface.name.clone()),
                 direction: found.and_then(|interface| interface.direction).map(str::to_owned),
@@ -298,7 +298,7 @@ fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredIn
 }
 
 fn show_interface(slot: usize, interfaces: &[MeasuredInterface], shown: &mut Map<String, Value>) {
-    let found = interfaces.iter().find(|interface| interface.slot == slot);
+    let found = interfaces.iter().find(|interface| interface.slot == Some(slot));
     shown.insert("interface".to_owned(), json!(found.map_or("?", |interface| interface.name.as_str())));
     if let Some(direction) = found.and_then(|interface| interface.direction) {
         shown.insert("direction".to_owned(), json!(direction));

@@ -245,7 +245,9 @@ fn account(
         if interface.mode == Obtained::Gone.name() && config.means_only_by_route(&interface.name) {
             interface.mode = NO_ROUTE;
         }
-        losses::warn_of(&interface.name, &ledgers[interface.slot]);
+        if let Some(ledger) = interface.slot.and_then(|slot| ledgers.get(slot)) {
+            losses::warn_of(&interface.name, ledger);
+        }
     }
     interfaces
 }

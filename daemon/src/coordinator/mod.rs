@@ -325,7 +325,13 @@ impl Coordinator<'_, '_> {
             None => Counted::default(),
         };
         let interfaces = attachments.now();
-        let slots = interfaces.iter().map(|now| now.slot + 1).max().unwrap_or(0).max(closing.interfaces);
+        let slots = interfaces
+            .iter()
+            .filter_map(|now| now.slot)
+            .map(|slot| slot + 1)
+            .max()
+            .unwrap_or(0)
+            .max(closing.interfaces);
         let counted = (0..slots).map(counted).collect();
         seconds.read(now.monotonic, counted);
         if let Some(history) = history {

@@ -364,7 +364,7 @@ mod tests {
     fn worker(views: &Arc<Views>, source: u32) -> Box<Shard> {
         let mut shard = Box::new(Shard::new(&SETTINGS, views, KEY));
         let key = FlowKey::new(Address::from_v4_word(source), Address::from_v4_word(9), 17, 0);
-        let seen = Seen::with_capacity(1_000, 0.01, KEY.id());
+        let seen = Seen::with_capacity(1_000, 0.01, KEY.id()).unwrap();
         shard.absorb(&[Record { key, packets: 10, bytes: 1_000, sampling: 1, ..Record::default() }], &seen);
         shard.settle(&seen);
         shard
@@ -419,7 +419,7 @@ mod tests {
             test(Room {
                 readings: Readings::new(2),
                 workers,
-                seen: Seen::with_capacity(1_000, 0.01, KEY.id()),
+                seen: Seen::with_capacity(1_000, 0.01, KEY.id()).unwrap(),
                 views: views.clone(),
                 asker,
                 requests,

@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn seen_flows_stay_known_and_another_filter_is_refused() {
-        let seen = Seen::with_capacity(10_000, 0.001, 7);
+        let seen = Seen::with_capacity(10_000, 0.001, 7).unwrap();
         for flow in 0..3_000 {
             assert!(seen.insert(mix(flow)));
         }
@@ -62,14 +62,14 @@ mod tests {
             assert!(seen.insert(mix(flow)));
         }
         let kept = || write(&seen).unwrap();
-        let after = read(kept(), &Seen::with_capacity(10_000, 0.001, 7)).unwrap();
+        let after = read(kept(), &Seen::with_capacity(10_000, 0.001, 7).unwrap()).unwrap();
         assert!((0..6_000).all(|flow| after.contains(mix(flow))));
         assert!(after.insert(mix(9_000)), "it is new");
         // Rotation drops the older generation.
         after.rotate();
         assert!((3_000..6_000).all(|flow| after.contains(mix(flow))));
         assert!((0..3_000).filter(|flow| after.contains(mix(*flow))).count() < 30);
-        for other in [Seen::with_capacity(10_000, 0.001, 8), Seen::with_capacity(90_000, 0.001, 7)] {
+        for other in [Seen::with_capacity(10_000, 0.001, 8).unwrap(), Seen::with_capacity(90_000, 0.001, 7).unwrap()] {
             assert!(read(kept(), &other).is_none());
         }
         let torn = File::from(kept());

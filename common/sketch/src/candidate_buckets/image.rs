@@ -61,7 +61,7 @@ impl<K: PlainKey + Default, W: Weight> Image for CandidateBuckets<K, W> {
         let seed = key_id.wrapping_add(payload.varint("the coins' seed")?);
         let random = seed.wrapping_add(payload.varint("the coins' state")?);
         payload.allow::<u8>("the buckets", Self::bytes_of(count))?;
-        let mut read = Self { random, seed, places, ..Self::with_buckets(count, key_id) };
+        let mut read = Self { random, seed, places, ..Self::of_buckets(count, key_id) };
         let Counters { buckets, .. } = &mut read.counters;
         payload.numbers("a hash", Literal::Word, count * WAYS, |at, hash| {
             buckets[at / WAYS].hashes[at % WAYS] = hash;

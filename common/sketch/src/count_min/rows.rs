@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn every_level_reads_the_same_cells() {
         fn check<W: Weight, const DEPTH: usize>(probability: f64, weight: impl Fn(u64) -> W) {
-            let mut sketch = CountMin::<W>::with_error(0.05, probability, KEY);
+            let mut sketch = CountMin::<W>::with_error(0.05, probability, KEY).unwrap();
             assert_eq!(sketch.depth(), DEPTH);
             let hashes: Vec<_> = (0..150).map(mix).collect();
             hashes[..100].iter().for_each(|&hash| _ = sketch.add(hash, weight(hash)));
@@ -141,7 +141,7 @@ mod tests {
         // Two keys that agree in one row's column, here in a sixty-fourth of the row, agree in another row as often as
         // expected by chance.
         for error in [E / 64.0, 0.0005, 0.000_03] {
-            let sketch = CountMin::<u32>::with_error(error, 0.0005, KEY);
+            let sketch = CountMin::<u32>::with_error(error, 0.0005, KEY).unwrap();
             let part = |slot: usize| slot % sketch.width() * 64 / sketch.width();
             let keys: Vec<_> =
                 (0..1_500).map(|key| Rows::<DEPTH_MAX>(sketch.width()).slots(mix(key)).map(part)).collect();

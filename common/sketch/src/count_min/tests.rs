@@ -36,7 +36,7 @@ fn share_in_excess(sketch: &CountMin<CountAndSum>, truth: &Amounts) -> f64 {
 #[test]
 fn estimates_are_never_low_and_seldom_high() {
     for (error, probability) in [(0.01, 0.2), (0.001, 0.01), crate::test_size::of((0.0005, 0.001), (0.005, 0.001))] {
-        let mut sketch = CountMin::with_error(error, probability, KEY);
+        let mut sketch = CountMin::with_error(error, probability, KEY).unwrap();
         let mut truth = Amounts::default();
         feed(&mut sketch, &mut truth, 1, 60_000);
         assert!(sketch.error() <= error && sketch.probability_of_more() <= probability);
@@ -47,7 +47,8 @@ fn estimates_are_never_low_and_seldom_high() {
 
 #[test]
 fn bounds_hold_after_merging_and_feeding_on() {
-    let (mut one, mut other) = (CountMin::with_error(0.002, 0.01, KEY), CountMin::with_error(0.002, 0.01, KEY));
+    let (mut one, mut other) =
+        (CountMin::with_error(0.002, 0.01, KEY).unwrap(), CountMin::with_error(0.002, 0.01, KEY).unwrap());
     let mut truth = Amounts::default();
     feed(&mut one, &mut truth, 2, 30_000);
     feed(&mut other, &mut truth, 3, 30_000);
@@ -61,8 +62,8 @@ fn bounds_hold_after_merging_and_feeding_on() {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn a_conservative_update_never_exceeds_the_plain_one() {
-    let mut conservative = CountMin::with_error(0.02, 0.05, KEY);
-    let mut plain = CountMin::plain_with_error(0.02, 0.05, KEY);
+    let mut conservative = CountMin::with_error(0.02, 0.05, KEY).unwrap();
+    let mut plain = CountMin::plain_with_error(0.02, 0.05, KEY).unwrap();
     let (zipf, mut random) = (Zipf::new(5_000, 1.0), SplitMix64(5));
     for _ in 0..20_000 {
         let (hash, weight) = (mix(zipf.draw(&mut random)), random.weight());
@@ -99,8 +100,8 @@ fn the_excess_holds_with_its_confidence_and_is_far_below_the_plan() {
     // of 0.0008; six of them are allowed. Bounds of keys that were added are wrong less often.
     let mut shares = vec::Vec::new();
     for seed in 0..7 {
-        let mut sketches = [0; 2].map(|_| CountMin::with_error(0.01, 0.05, KEY));
-        let (mut plain, mut truth) = (CountMin::plain_with_error(0.01, 0.05, KEY), Amounts::default());
+        let mut sketches = [0; 2].map(|_| CountMin::with_error(0.01, 0.05, KEY).unwrap());
+        let (mut plain, mut truth) = (CountMin::plain_with_error(0.01, 0.05, KEY).unwrap(), Amounts::default());
         let (zipf, mut random) = (Zipf::new(3_000, 1.05), SplitMix64(seed));
         for nth in 0..12_000 {
             let (hash, weight) = (mix(zipf.draw(&mut random)), random.weight());
@@ -124,8 +125,8 @@ fn the_excess_holds_with_its_confidence_and_is_far_below_the_plan() {
 fn a_batch_equals_single_additions_in_small_and_large_sketches() {
     const KEYS: usize = crate::test_size::of(1_003, 67);
     for (error, is_far) in [(0.01, false), (0.00002, true)] {
-        for probability in [0.5, 0.05, 0.001, 0.0001] {
-            let mut one_by_one = CountMin::<u32>::with_error(error, probability, KEY);
+        for probability in [0.5, 0.05, 0.001, 0.000_4] {
+            let mut one_by_one = CountMin::<u32>::with_error(error, probability, KEY).unwrap();
             let mut batched = one_by_one.clone();
             assert_eq!(super::is_far(&batched.cells), is_far && probability < 0.5);
             let hashes: vec::Vec<_> = (0..KEYS as u64).map(|key| mix(key % (KEYS as u64 * 2 / 3))).collect();
@@ -144,7 +145,7 @@ fn a_batch_equals_single_additions_in_small_and_large_sketches() {
 fn a_batch_ends_with_the_shorter_slice() {
     let hashes: vec::Vec<_> = (0..200).map(mix).collect();
     for (keys, weights) in [(200, 70), (70, 200), (200, 64), (3, 0)] {
-        let [mut one_by_one, mut batched] = [0; 2].map(|_| CountMin::<u64>::with_error(0.01, 0.05, KEY));
+        let [mut one_by_one, mut batched] = [0; 2].map(|_| CountMin::<u64>::with_error(0.01, 0.05, KEY).unwrap());
         batched.add_batch(&hashes[..keys], &vec![5; weights]);
         hashes[..keys.min(weights)].iter().for_each(|&hash| _ = one_by_one.add(hash, 5));
         assert_eq!(batched, one_by_one);
@@ -153,20 +154,21 @@ fn a_batch_ends_with_the_shorter_slice() {
 
 #[test]
 fn geometry_follows_from_the_errors_and_stays_in_range() {
-    let sketch = CountMin::<CountAndSum>::with_error(0.0005, 0.001, KEY);
+    let sketch = CountMin::<CountAndSum>::with_error(0.0005, 0.001, KEY).unwrap();
     assert_eq!(sketch.geometry(), Geometry::Cells { depth: 7, width: 5437 });
     assert_eq!(sketch.memory_bytes() - size_of::<CountMin<CountAndSum>>(), 5437 * 7 * 16);
-    for (error, probability) in [(f64::NAN, f64::NAN), (9.0, 9.0), (f64::INFINITY, 1.0), (1.0, -1.0)] {
-        let mut sketch = CountMin::with_error(error, probability, KEY);
+    for (error, probability) in [(0.9, 0.9), (0.9, 0.001)] {
+        let mut sketch = CountMin::with_error(error, probability, KEY).unwrap();
         assert!(sketch.width() == WIDTH_MIN && sketch.depth() <= DEPTH_MAX, "{error} {probability}");
         assert_eq!(sketch.add(u64::MAX, CountAndSum::new(1, 60)), CountAndSum::new(1, 60));
     }
-    assert_eq!(CountMin::<CountAndSum>::with_error(0.5, 0.0, KEY).depth(), DEPTH_MAX);
+    let deepest = libm::exp(-(DEPTH_MAX as f64));
+    assert_eq!(CountMin::<CountAndSum>::with_error(0.5, deepest, KEY).unwrap().depth(), DEPTH_MAX);
 }
 
 #[test]
 fn counters_saturate() {
-    let mut sketch = CountMin::with_error(0.5, 0.5, KEY);
+    let mut sketch = CountMin::with_error(0.5, 0.5, KEY).unwrap();
     sketch.add(1, CountAndSum::new(1, u64::MAX));
     assert_eq!(sketch.add(1, CountAndSum::new(1, 1)), CountAndSum::new(2, u64::MAX));
 }

@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 use crate::{
     HyperLogLog,
     hash::WrongKey,
+    hyperloglog::PRECISION_MAX,
     image::{ImageError, Reader},
     merge::PUBLIC,
 };
@@ -127,7 +128,9 @@ fn check_mark(reader: &mut Reader, key_id: u64) -> Result<(), ImageError> {
 pub fn read(image: &[u8], key_id: u64) -> Result<HyperLogLog, ImageError> {
     let mut reader = Reader::new(image, 0);
     let preamble = Preamble::read(&mut reader)?;
-    let mut sketch = HyperLogLog::with_precision(preamble.precision.into(), key_id);
+    // `DataSketches` has larger sketches. Their values go to fewer registers.
+    let precision = u32::from(preamble.precision).min(PRECISION_MAX);
+    let mut sketch = HyperLogLog::of_precision(precision, key_id);
     let mask = sketch.registers().len() - 1;
     let raise = |place: u32, rank: u8| sketch.raise(place as usize & mask, rank);
     match preamble.words {
@@ -321,7 +324,7 @@ mod tests {
     use std::format;
 
     fn fed(precision: u32, hashes: impl Iterator<Item = PublicHash>) -> HyperLogLog {
-        let mut sketch = HyperLogLog::with_precision(precision, PUBLIC);
+        let mut sketch = HyperLogLog::with_precision(precision.min(PRECISION_MAX), PUBLIC).unwrap();
         let precision = sketch.precision();
         hashes.for_each(|hash| sketch.insert(hash.for_precision(precision)));
         sketch
@@ -348,7 +351,7 @@ mod tests {
                 assert!(read(&write(&sketch), PUBLIC).as_ref() == Ok(&sketch));
             }
         }
-        let mut extreme = HyperLogLog::with_precision(4, 7);
+        let mut extreme = HyperLogLog::with_precision(4, 7).unwrap();
         extreme.insert(0);
         assert!(read(&write(&extreme), 7) == Ok(extreme));
     }
@@ -360,7 +363,7 @@ mod tests {
         let mut theirs = golden::UNION.to_vec();
         theirs[5] &= !flag::COMPACT;
         assert_eq!(write(&fed(9, (0..3_000).map(PublicHash::of_integer))), theirs);
-        let empty = write(&HyperLogLog::with_precision(12, PUBLIC));
+        let empty = write(&HyperLogLog::with_precision(12, PUBLIC).unwrap());
         let (.., theirs) = golden::INTEGERS[0];
         assert_eq!(empty, theirs);
     }
@@ -379,7 +382,7 @@ mod tests {
     #[test]
     fn another_key_is_refused() {
         for count in [0, 3, 1_000] {
-            let mut keyed = HyperLogLog::with_precision(10, 7);
+            let mut keyed = HyperLogLog::with_precision(10, 7).unwrap();
             (0..count).for_each(|item| keyed.insert(crate::hash::mix(item)));
             let marked = write(&keyed);
             assert_eq!(read(&marked, 7).as_ref(), Ok(&keyed));

@@ -19,7 +19,7 @@
 //! use std::net::Ipv4Addr;
 //! use weir_sketch::{HyperLogLog, datasketches::{PUBLIC, PublicHash, hll}};
 //!
-//! let mut sources = HyperLogLog::with_precision(14, PUBLIC);
+//! let mut sources = HyperLogLog::with_precision(14, PUBLIC).unwrap();
 //! for host in 1..=3 {
 //!     let hash = PublicHash::of_ipv4(Ipv4Addr::new(192, 0, 2, host));
 //!     sources.insert(hash.for_precision(sources.precision()));

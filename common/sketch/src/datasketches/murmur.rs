@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn a_public_sketch_is_never_merged_with_a_keyed_one() {
         let key_id = Key([1, 2]).id();
-        let (mut public, keyed) = (HyperLogLog::with_precision(4, PUBLIC), HyperLogLog::with_precision(4, key_id));
+        let (mut public, keyed) =
+            (HyperLogLog::with_precision(4, PUBLIC).unwrap(), HyperLogLog::with_precision(4, key_id).unwrap());
         let error = public.merge(&keyed).unwrap_err();
         assert_eq!(error, MergeError::Key { ours: PUBLIC, theirs: key_id });
         assert!(std::format!("{error}").contains("public hashes"));
@@ -157,7 +158,7 @@ mod tests {
             for hash in
                 (0..crate::test_size::of(500, 50)).map(PublicHash::of_integer).chain([PublicHash { place: 5, rank: 0 }])
             {
-                let new = HyperLogLog::with_precision(precision, PUBLIC);
+                let new = HyperLogLog::with_precision(precision, PUBLIC).unwrap();
                 let (mut inserted, mut raised) = (new.clone(), new);
                 inserted.insert(hash.for_precision(precision));
                 raised.raise((hash.place & ((1 << precision) - 1)) as usize, hash.rank.leading_zeros() as u8 + 1);

@@ -23,7 +23,7 @@ const TRIED: u64 = 1 << 20;
 
 /// The count of some items in a sketch with this key.
 fn counted(key: Key, precision: u32, items: &[u64]) -> f64 {
-    let (mut sketch, hash) = (HyperLogLog::with_precision(precision, key.id()), KeyedHash::new(key));
+    let (mut sketch, hash) = (HyperLogLog::with_precision(precision, key.id()).unwrap(), KeyedHash::new(key));
     items.iter().for_each(|item| sketch.insert(hash.words([*item])));
     sketch.count()
 }
@@ -34,7 +34,7 @@ fn an_attacker_cannot_inflate_a_hyperloglog() {
     // Items whose rank is at least 10, one in 512. Two thousand of them in 256 registers look like twenty times as
     // many.
     const PRECISION: u32 = 8;
-    let mut trial = HyperLogLog::with_precision(PRECISION, KNOWN.id());
+    let mut trial = HyperLogLog::with_precision(PRECISION, KNOWN.id()).unwrap();
     let hash = KeyedHash::new(KNOWN);
     let mut is_high = |item: u64| {
         trial.clear();
@@ -73,7 +73,7 @@ fn an_attacker_cannot_hide_from_a_hyperloglog() {
 
 /// The estimate that a count-min with this key has for an absent item, after these items were added 50,000 times each.
 fn lifted_to(key: Key, victim: u64, items: &[u64]) -> u64 {
-    let (mut sketch, hash) = (CountMin::<CountAndSum>::with_error(0.002, 0.02, key.id()), KeyedHash::new(key));
+    let (mut sketch, hash) = (CountMin::<CountAndSum>::with_error(0.002, 0.02, key.id()).unwrap(), KeyedHash::new(key));
     items.iter().for_each(|item| {
         sketch.add(hash.words([*item]), CountAndSum::new(50_000, 50_000));
     });
@@ -121,7 +121,7 @@ fn an_attacker_cannot_make_texts_collide() {
         })
         .collect();
     for key in SECRETS {
-        let (mut sketch, hash) = (HyperLogLog::with_precision(14, key.id()), KeyedHash::new(key));
+        let (mut sketch, hash) = (HyperLogLog::with_precision(14, key.id()).unwrap(), KeyedHash::new(key));
         texts.iter().for_each(|text| sketch.insert(hash.of(text)));
         match key == KNOWN {
             true => assert!(sketch.count() < 1.5, "{}: the attack does not work", sketch.count()),

@@ -54,11 +54,16 @@ enum Form {
 
 impl CompactHyperLogLog {
     /// A sketch with at most this relative standard error, in the same range as [`HyperLogLog::with_error`].
-    pub fn with_error(relative_error: f64, key_id: u64) -> Self {
-        Self::with_precision(super::precision_for(relative_error), key_id)
+    ///
+    /// # Errors
+    ///
+    /// A setting is not allowed: see [`Self::check`].
+    pub fn with_error(relative_error: f64, key_id: u64) -> Result<Self, SettingError> {
+        Self::check(relative_error)?;
+        Ok(Self::of_precision(super::precision_for(relative_error), key_id))
     }
 
-    /// Checks these settings, as [`Self::with_key`] does. [`Self::with_error`] takes the nearest ones that are allowed.
+    /// Checks these settings, as all constructors do.
     ///
     /// # Errors
     ///
@@ -68,8 +73,16 @@ impl CompactHyperLogLog {
     }
 
     /// A sketch that switches to two to the `precision` registers, from [`PRECISION_MIN`] to [`PRECISION_MAX`].
-    pub fn with_precision(precision: u32, key_id: u64) -> Self {
-        let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
+    ///
+    /// # Errors
+    ///
+    /// The precision is out of this range.
+    pub fn with_precision(precision: u32, key_id: u64) -> Result<Self, SettingError> {
+        super::check_precision(precision)?;
+        Ok(Self::of_precision(precision, key_id))
+    }
+
+    fn of_precision(precision: u32, key_id: u64) -> Self {
         Self { form: Form::List(Tokens::with_slots(SLOTS_MIN)), precision, key_id }
     }
 
@@ -133,7 +146,7 @@ impl CompactHyperLogLog {
 
     /// Empties it, and makes it as small as at first.
     pub fn clear(&mut self) {
-        *self = Self::with_precision(self.precision, self.key_id);
+        *self = Self::of_precision(self.precision, self.key_id);
     }
 
     /// Its size and shape when it has registers. Sketches with equal geometries can be merged.
@@ -168,7 +181,7 @@ impl CompactHyperLogLog {
         let slots = 2 * (tokens.slots.len() - SLOTS_BEHIND);
         let hashes = tokens.iter().chain([homeless]).map(hash_with);
         if slots * size_of::<u32>() > 1 << (self.precision - 1) {
-            let mut registers = HyperLogLog::with_precision(self.precision, self.key_id);
+            let mut registers = HyperLogLog::of_precision(self.precision, self.key_id);
             hashes.for_each(|hash| registers.insert(hash));
             self.form = Form::Registers(registers);
         } else {
@@ -206,7 +219,7 @@ impl Image for CompactHyperLogLog {
         };
         let precisions = PRECISION_MIN.into()..=PRECISION_MAX.into();
         let precision = payload.within("the precision", precisions, "from 4 to 18", Reader::varint)? as u32;
-        let mut sketch = Self::with_precision(precision, key_id);
+        let mut sketch = Self::of_precision(precision, key_id);
         payload.allow::<u8>("the sketch", sketch.memory_bytes_max())?;
         let mut before = 0;
         for _ in 0..count {
@@ -300,8 +313,8 @@ mod tests {
     fn its_registers_equal_those_of_a_hyperloglog() {
         let (most, items) = crate::test_size::of((PRECISION_MAX, 60_000), (11, 400));
         for precision in [PRECISION_MIN, 10, most] {
-            let mut compact = CompactHyperLogLog::with_precision(precision, 7);
-            let mut dense = HyperLogLog::with_precision(precision, 7);
+            let mut compact = CompactHyperLogLog::with_precision(precision, 7).unwrap();
+            let mut dense = HyperLogLog::with_precision(precision, 7).unwrap();
             for item in 0..items {
                 compact.insert(hash(1, item));
                 dense.insert(hash(1, item));
@@ -317,7 +330,7 @@ mod tests {
         let hashes: Vec<u64> = (0..MANY as u64).map(|item| hash(2, item)).collect();
         for count in [10, 100, MANY] {
             let (mut single, mut batched) =
-                (CompactHyperLogLog::with_error(0.02, 7), CompactHyperLogLog::with_error(0.02, 7));
+                (CompactHyperLogLog::with_error(0.02, 7).unwrap(), CompactHyperLogLog::with_error(0.02, 7).unwrap());
             hashes[..count].iter().for_each(|hash| single.insert(*hash));
             batched.insert_batch(&hashes[..count]);
             assert_eq!(single, batched);
@@ -326,7 +339,7 @@ mod tests {
 
     #[test]
     fn as_a_list_it_is_exact_and_small() {
-        let mut sketch = CompactHyperLogLog::with_precision(14, 7);
+        let mut sketch = CompactHyperLogLog::with_precision(14, 7).unwrap();
         for item in 0..crate::test_size::of(1_000, 150) {
             assert!(matches!(sketch.form, Form::List(_)));
             // Fewer than one pair in 400 such sketches have equal tokens; this sketch has none.
@@ -344,7 +357,8 @@ mod tests {
         for zeros in 0..64 {
             for hash in [random.word(), u64::MAX, 0].map(|word| word >> zeros) {
                 assert_eq!(token(hash_with(token(hash))), token(hash), "{hash:016x}");
-                let (mut one, mut other) = (HyperLogLog::with_precision(18, 7), HyperLogLog::with_precision(18, 7));
+                let (mut one, mut other) =
+                    (HyperLogLog::with_precision(18, 7).unwrap(), HyperLogLog::with_precision(18, 7).unwrap());
                 one.insert(hash);
                 other.insert(hash_with(token(hash)));
                 assert_eq!(one, other, "{hash:016x}");

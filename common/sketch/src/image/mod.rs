@@ -107,7 +107,7 @@ kinds! {
 /// ```
 /// use weir_sketch::{HyperLogLog, Image};
 ///
-/// let mut sketch = HyperLogLog::with_error(0.01, 7);
+/// let mut sketch = HyperLogLog::with_error(0.01, 7).unwrap();
 /// (0..500).for_each(|n| sketch.insert(weir_sketch::hash::mix(n)));
 /// let image = sketch.to_image();
 /// assert_eq!(HyperLogLog::from_image(&image, 1 << 20).unwrap(), sketch);

@@ -190,7 +190,7 @@ fn samples() -> Vec<Sample> {
     let all = [
         sample(
             FILLS.iter().map(|&count| {
-                let mut sketch = HyperLogLog::with_precision(6, id);
+                let mut sketch = HyperLogLog::with_precision(6, id).unwrap();
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
             }),
@@ -198,7 +198,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut sketch = CompactHyperLogLog::with_precision(14, id);
+                let mut sketch = CompactHyperLogLog::with_precision(14, id).unwrap();
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
             }),
@@ -206,7 +206,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut sketch = CompactHyperLogLog::with_precision(5, id);
+                let mut sketch = CompactHyperLogLog::with_precision(5, id).unwrap();
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
             }),
@@ -214,7 +214,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut sketch = UltraLogLog::with_precision(6, id);
+                let mut sketch = UltraLogLog::with_precision(6, id).unwrap();
                 hashes(count).for_each(|hash| sketch.insert(hash));
                 sketch
             }),
@@ -222,7 +222,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let (mut sketch, mut random) = (CountMin::with_error(0.1, 0.1, id), SplitMix64(1));
+                let (mut sketch, mut random) = (CountMin::with_error(0.1, 0.1, id).unwrap(), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
                 sketch
             }),
@@ -230,7 +230,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut sketch = CountMin::<u64, Plain>::plain_with_error(0.1, 0.1, id);
+                let mut sketch = CountMin::<u64, Plain>::plain_with_error(0.1, 0.1, id).unwrap();
                 hashes(count).for_each(|hash| _ = sketch.add(hash, hash >> 50));
                 sketch
             }),
@@ -238,7 +238,8 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let (mut sketch, mut random) = (BlockedCountMin::<CountAndSum>::with_error(0.1, id), SplitMix64(1));
+                let (mut sketch, mut random) =
+                    (BlockedCountMin::<CountAndSum>::with_error(0.1, id).unwrap(), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
                 sketch
             }),
@@ -246,7 +247,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let (mut sketch, mut random) = (HeavyLight::<CountAndSum>::with_error(0.1, id), SplitMix64(1));
+                let (mut sketch, mut random) = (HeavyLight::<CountAndSum>::with_error(0.1, id).unwrap(), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
                 sketch
             }),
@@ -254,7 +255,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let (mut sketch, mut random) = (HeavyLight::<u32>::with_error(0.5, id), SplitMix64(1));
+                let (mut sketch, mut random) = (HeavyLight::<u32>::with_error(0.5, id).unwrap(), SplitMix64(1));
                 hashes(count).for_each(|hash| _ = sketch.add(hash, random.word() as u32 >> 12));
                 sketch
             }),
@@ -263,7 +264,7 @@ fn samples() -> Vec<Sample> {
         sample(
             FILLS.iter().map(|&count| {
                 let (mut sketch, mut random) =
-                    (CandidateBuckets::<u64, CountAndSum>::with_capacity(40, id), SplitMix64(1));
+                    (CandidateBuckets::<u64, CountAndSum>::with_capacity(40, id).unwrap(), SplitMix64(1));
                 hashes(count).for_each(|hash| sketch.add(hash, !hash, random.weight()));
                 sketch
             }),
@@ -271,7 +272,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut filter = BlockedBloom::with_capacity(100, 0.01, id);
+                let mut filter = BlockedBloom::with_capacity(100, 0.01, id).unwrap();
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
             }),
@@ -279,7 +280,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let filter = SharedBloom::with_capacity(100, 0.01, id);
+                let filter = SharedBloom::with_capacity(100, 0.01, id).unwrap();
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
             }),
@@ -287,7 +288,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut filter = Bloom::with_capacity(100, 0.01, id);
+                let mut filter = Bloom::with_capacity(100, 0.01, id).unwrap();
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
             }),
@@ -295,7 +296,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut filter = CountingBloom::with_capacity(100, 0.1, id);
+                let mut filter = CountingBloom::with_capacity(100, 0.1, id).unwrap();
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
             }),
@@ -303,7 +304,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut filter = ScalableBloom::with_capacity(20, 0.1, id);
+                let mut filter = ScalableBloom::with_capacity(20, 0.1, id).unwrap();
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
             }),
@@ -311,7 +312,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut filter = Quotient::with_capacity(80, id);
+                let mut filter = Quotient::with_capacity(80, id).unwrap();
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
             }),
@@ -319,7 +320,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut filter = Cuckoo::with_capacity(80, id);
+                let mut filter = Cuckoo::with_capacity(80, id).unwrap();
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
             }),
@@ -327,7 +328,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut filter = TwoChoice::with_capacity(80, id);
+                let mut filter = TwoChoice::with_capacity(80, id).unwrap();
                 hashes(count).for_each(|hash| _ = filter.insert(hash));
                 filter
             }),
@@ -335,7 +336,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut sketch = Spread::with_resolution(500, 100, 0.06, id);
+                let mut sketch = Spread::with_resolution(500, 100, 0.06, id).unwrap();
                 hashes(count).for_each(|hash| sketch.insert(touch(hash)));
                 sketch
             }),
@@ -343,7 +344,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut sketch = SampleAndHold::with_room(3, 0.1, id);
+                let mut sketch = SampleAndHold::with_room(3, 0.1, id).unwrap();
                 hashes(count).for_each(|hash| sketch.insert(touch(hash)));
                 sketch
             }),
@@ -351,7 +352,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut sketch = SampleAndHold::with_room(5, 0.04, id);
+                let mut sketch = SampleAndHold::with_room(5, 0.04, id).unwrap();
                 hashes(2 * count).for_each(|hash| sketch.insert(touch(hash)));
                 sketch
             }),
@@ -359,7 +360,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let (mut sketch, mut random) = (TopK::with_capacity(16, id), SplitMix64(1));
+                let (mut sketch, mut random) = (TopK::with_capacity(16, id).unwrap(), SplitMix64(1));
                 hashes(count).for_each(|hash| sketch.add(hash, hash, random.weight()));
                 sketch
             }),
@@ -367,7 +368,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let mut sketch = TopK::<String>::with_capacity(16, id);
+                let mut sketch = TopK::<String>::with_capacity(16, id).unwrap();
                 hashes(count).for_each(|hash| sketch.add(hash, text(hash), hash >> 50));
                 sketch
             }),
@@ -375,7 +376,7 @@ fn samples() -> Vec<Sample> {
         ),
         sample(
             FILLS.iter().map(|&count| {
-                let [current, previous] = [(); 2].map(|()| SharedBloom::with_capacity(100, 0.01, id));
+                let [current, previous] = [(); 2].map(|()| SharedBloom::with_capacity(100, 0.01, id).unwrap());
                 hashes(count).for_each(|hash| _ = previous.insert(hash));
                 hashes(count / 2).for_each(|hash| _ = current.insert(!hash));
                 Seen::from_generations([current, previous]).unwrap()
@@ -561,7 +562,7 @@ fn sealed_header(kind: Kind) -> Vec<u8> {
 
 #[test]
 fn errors_say_what_and_where() {
-    let mut sketch = HyperLogLog::with_precision(6, KEY.id());
+    let mut sketch = HyperLogLog::with_precision(6, KEY.id()).unwrap();
     (0..100).for_each(|item| sketch.insert(hash(7, item)));
     let image = sketch.to_image();
     let with = |at: usize, byte| {
@@ -578,7 +579,7 @@ fn errors_say_what_and_where() {
 
 #[test]
 fn images_with_other_places_for_keys_are_refused() {
-    let image = Bloom::with_capacity(100, 0.01, KEY.id()).to_image();
+    let image = Bloom::with_capacity(100, 0.01, KEY.id()).unwrap().to_image();
     for kind in OLDER {
         let mut older = image[..image.len() - 4].to_vec();
         older[5] = kind;

@@ -11,7 +11,7 @@ use crate::{
 use std::{collections::BTreeMap, format, vec::Vec};
 
 fn fed(capacity: u64, seed: u64, items: u64) -> Quotient {
-    let mut filter = Quotient::with_capacity(capacity, 7);
+    let mut filter = Quotient::with_capacity(capacity, 7).unwrap();
     (0..items).for_each(|item| assert!(filter.insert(hash(seed, item)).is_ok()));
     filter
 }
@@ -26,7 +26,7 @@ fn counts(hashes: impl Iterator<Item = u64>, bits: u32) -> BTreeMap<u64, u64> {
 #[test]
 fn filters_of_any_size_take_a_little_more_than_planned() {
     for items in [1, 20, 24, 25, 50, 333, 1_000, 20_000].into_iter().take(crate::test_size::of(8, 6)) {
-        let mut filter = Quotient::with_capacity(items, 7);
+        let mut filter = Quotient::with_capacity(items, 7).unwrap();
         let full = (0..).map(|item| filter.insert(hash(items, item))).find_map(Result::err).unwrap();
         assert_eq!((full.items, full.capacity), (filter.items(), items));
         assert!(full.items >= items && (0.9..=0.95).contains(&filter.fill()), "{full}");
@@ -53,7 +53,7 @@ fn the_same_fingerprints_give_the_same_bits_in_any_order() {
     // The filters are full, so that many remainders spill, in some filters also from the last line into the first one.
     const KEYS: u64 = N * 21 / 20;
     let backwards = |seed, items: Range<u64>| {
-        let mut filter = Quotient::with_capacity(N, 7);
+        let mut filter = Quotient::with_capacity(N, 7).unwrap();
         items.rev().for_each(|item| assert!(filter.insert(hash(seed, item)).is_ok()));
         filter
     };
@@ -73,7 +73,7 @@ fn fingerprints_are_read_back_in_order() {
     for capacity in [1, 24, 100, 1_000, 7_777].into_iter().take(crate::test_size::of(5, 3)) {
         let mut random = SplitMix64(capacity);
         let hashes: Vec<u64> = (0..capacity).map(|_| hash(1, random.word() % capacity)).collect();
-        let mut filter = Quotient::with_capacity(capacity, 7);
+        let mut filter = Quotient::with_capacity(capacity, 7).unwrap();
         filter.insert_batch(&hashes).unwrap();
         let fingerprints: Vec<u64> = filter.fingerprints().collect();
         let bits = filter.fingerprint_bits();
@@ -143,7 +143,7 @@ fn a_merge_that_does_not_fit_changes_nothing_until_there_is_room() {
     ours.merge(&theirs).unwrap();
     assert!((0..KEYS).all(|item| ours.contains(hash(1, item)) && ours.contains(hash(2, item))));
     // One key is inserted once too often, which is noticed only in the middle of the merge.
-    let mut often = Quotient::with_capacity(2 * KEYS, 7);
+    let mut often = Quotient::with_capacity(2 * KEYS, 7).unwrap();
     (0..RUN_MAX).for_each(|_| assert!(often.insert(hash(1, 1)).is_ok()));
     often.resize(2 * KEYS).unwrap();
     let (mut ours, before) = (often.clone(), format!("{often:?}"));
@@ -155,7 +155,7 @@ fn a_merge_that_does_not_fit_changes_nothing_until_there_is_room() {
 fn colliding_keys_cause_an_error() {
     const COUNT: u64 = crate::test_size::of(100, 10);
     // All keys are in the first quotient of each line from the 100th line on, with consecutive hashes.
-    let mut filter = Quotient::with_capacity(crate::test_size::of(10_000, 3_000), 7);
+    let mut filter = Quotient::with_capacity(crate::test_size::of(10_000, 3_000), 7).unwrap();
     let step = u64::MAX / (filter.lines.len() * QUOTIENTS) as u64;
     let mut inserted = Vec::new();
     for quotient in 1_600..1_600 + COUNT {
@@ -196,7 +196,7 @@ fn every_level_inserts_and_removes_the_same() {
     const KEYS: u64 = N * 21 / 20;
     let hashes: Vec<u64> = (0..KEYS).map(|item| hash(1, item)).collect();
     for level in [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|level| *level <= simd::level()) {
-        let mut one = Quotient::with_capacity(N, 7);
+        let mut one = Quotient::with_capacity(N, 7).unwrap();
         let (filter, hashes) = (&mut one, &*hashes);
         let done = simd::at_level!(level, (filter: &mut Quotient, hashes: &[u64]) -> Result<(), Full> {
             insert_all(filter, hashes)
@@ -212,11 +212,11 @@ fn every_level_inserts_and_removes_the_same() {
 
 #[test]
 fn geometry_follows_from_the_plan_and_stays_in_range() {
-    let million = Quotient::with_capacity(1_000_000, 7);
+    let million = Quotient::with_capacity(1_000_000, 7).unwrap();
     let bits = (million.memory_bytes() - size_of::<Quotient>()) as f64 * 8.0 / 1e6;
     assert!((21.0..21.1).contains(&bits), "{bits} bits per key");
     assert_eq!(million.geometry(), Geometry::Quotients { count: 41_153 * QUOTIENTS, fingerprint_bits: 35 });
-    let smallest = Quotient::with_capacity(0, 7);
+    let smallest = Quotient::with_capacity(0, 7).unwrap();
     assert_eq!((smallest.capacity(), smallest.fill(), smallest.false_positive_rate()), (1, 0.0, 0.0));
     assert_eq!(smallest.geometry(), Geometry::Quotients { count: QUOTIENTS, fingerprint_bits: 20 });
 }

@@ -51,7 +51,7 @@ impl<K: PlainKey> Image for SampleAndHold<K> {
         payload.allow::<(Held<K>, Counter)>("the held keys", room)?;
         payload.allow::<u16>("the places of keys", 16 * room)?;
         payload.allow::<u8>("the counts of keys that left", PLACES)?;
-        let mut hold = Self::with_precision(room, precision, key_id);
+        let mut hold = Self::of_precision(room, precision, key_id);
         payload.numbers("how often keys left", Literal::Byte, PLACES, |at, times| {
             hold.left[at] = times as u8;
             Ok(())

@@ -60,7 +60,7 @@ fn the_ten_largest_keys_are_held_and_their_bounds_are_close() {
     let touched = touched(20_000);
     let (mut whole, mut wide, windows) = (0, 0, 20);
     for seed in 0..windows {
-        let mut hold = SampleAndHold::with_room(40, 0.012, KEY_ID);
+        let mut hold = SampleAndHold::with_room(40, 0.012, KEY_ID).unwrap();
         shuffled(&touched, seed).into_iter().for_each(|(key, nth)| hold.insert(touch(seed, key, nth)));
         let ten = largest(&hold, 10);
         // The two whole rows are for the key at the end: it has 8 % more than the next one.
@@ -89,7 +89,7 @@ fn bounds_of_all_held_keys_hold_together() {
             let truths: Vec<u64> = (0..400)
                 .map(|_| 1 + random.word() % if random.word().is_multiple_of(20) { 3_000 } else { 30 })
                 .collect();
-            let mut hold = SampleAndHold::with_room(16, 0.05, KEY_ID);
+            let mut hold = SampleAndHold::with_room(16, 0.05, KEY_ID).unwrap();
             shuffled(&truths, seed).into_iter().for_each(|(key, nth)| hold.insert(touch(seed, key, nth)));
             let held = hold.held(&hold.margin(0, failure));
             failed += u32::from(held.iter().any(|Spreader { key, touched: Estimate { lower, upper, .. }, .. }| {
@@ -103,7 +103,7 @@ fn bounds_of_all_held_keys_hold_together() {
 #[test]
 fn a_pair_counts_once_and_a_batch_equals_single_insertions() {
     let pairs: Vec<Touch<u64>> = (0..3_000).map(|nth| touch(1, nth % 97, nth % 800)).collect();
-    let (mut once, mut twice) = [(); 2].map(|()| SampleAndHold::with_room(8, 0.1, KEY_ID)).into();
+    let (mut once, mut twice) = [(); 2].map(|()| SampleAndHold::with_room(8, 0.1, KEY_ID).unwrap()).into();
     pairs.iter().for_each(|pair| once.insert(*pair));
     let (keys, items): (Vec<_>, Vec<_>) = pairs.iter().map(|pair| (pair.key_hash, pair.item_hash)).unzip();
     twice.insert_batch(&keys, &items, |nth| pairs[nth].key);
@@ -119,7 +119,7 @@ fn a_pair_counts_once_and_a_batch_equals_single_insertions() {
 
 #[test]
 fn few_keys_are_counted_from_the_beginning_and_miss_nothing() {
-    let mut hold = SampleAndHold::with_room(8, 0.02, KEY_ID);
+    let mut hold = SampleAndHold::with_room(8, 0.02, KEY_ID).unwrap();
     (0..8).for_each(|key| (0..=key).for_each(|nth| hold.insert(touch(1, key, nth))));
     let mut held = held(&hold);
     held.sort_unstable_by_key(|held| held.key);
@@ -131,7 +131,7 @@ fn few_keys_are_counted_from_the_beginning_and_miss_nothing() {
 
 #[test]
 fn a_new_key_inherits_the_least_score_and_what_it_may_have_missed() {
-    let mut hold = SampleAndHold::with_room(2, 0.02, KEY_ID);
+    let mut hold = SampleAndHold::with_room(2, 0.02, KEY_ID).unwrap();
     (0..300).for_each(|nth| hold.insert(touch(1, 1, nth)));
     (0..100).for_each(|nth| hold.insert(touch(1, 2, nth)));
     // One in 25 of its pairs is rare enough.
@@ -165,7 +165,7 @@ fn a_new_key_inherits_the_least_score_and_what_it_may_have_missed() {
 
 #[test]
 fn the_price_determines_how_many_pairs_are_rare_enough() {
-    let mut hold = SampleAndHold::<u64>::with_room(1, 0.02, KEY_ID);
+    let mut hold = SampleAndHold::<u64>::with_room(1, 0.02, KEY_ID).unwrap();
     for (price, one_in) in [(0, 1), (1, 1), (CHANCES, 1), (CHANCES + 1, 1), (2 * CHANCES, 2), (100 * CHANCES, 100)] {
         hold.set_price(price);
         assert_eq!(u64::MAX / hold.limit, one_in, "{price}");
@@ -174,7 +174,7 @@ fn the_price_determines_how_many_pairs_are_rare_enough() {
 
 #[test]
 fn a_key_that_is_not_held_is_bounded_by_the_smallest_held_key() {
-    let mut hold = SampleAndHold::with_room(2, 0.02, KEY_ID);
+    let mut hold = SampleAndHold::with_room(2, 0.02, KEY_ID).unwrap();
     (0..100).for_each(|nth| hold.insert(touch(1, 1, nth)));
     let unheld = |hold: &SampleAndHold<u64>, key| hold.estimate_unheld(hash(1, key), &hold.margin(9, FAILURE));
     assert_eq!(unheld(&hold, 2), Estimate { value: 0, lower: 0, upper: 0 }, "there is room, so it would be held");
@@ -204,7 +204,7 @@ fn a_key_that_is_not_held_is_bounded_by_the_smallest_held_key() {
 fn merging_keeps_the_largest_of_both_in_either_order() {
     let truths = touched(test_size::of(2_000, 40));
     let pairs = shuffled(&truths, 3);
-    let mut both: [SampleAndHold<u64>; 2] = [(); 2].map(|()| SampleAndHold::with_room(20, 0.02, KEY_ID));
+    let mut both: [SampleAndHold<u64>; 2] = [(); 2].map(|()| SampleAndHold::with_room(20, 0.02, KEY_ID).unwrap());
     // A tenth of the pairs is in both.
     for (nth, (key, item)) in pairs.iter().enumerate() {
         both[nth % 2].insert(touch(5, *key, *item));
@@ -233,7 +233,7 @@ fn merging_keeps_the_largest_of_both_in_either_order() {
 
 #[test]
 fn a_key_of_one_table_may_have_been_missed_by_the_other() {
-    let hold = || SampleAndHold::<u64>::with_room(2, 0.02, KEY_ID);
+    let hold = || SampleAndHold::<u64>::with_room(2, 0.02, KEY_ID).unwrap();
     let (mut one, mut other) = (hold(), hold());
     (0..1_000).for_each(|nth| one.insert(touch(1, 1, nth)));
     // The other table has two keys of 500 items. A third key waits there for one pair in 125.
@@ -250,13 +250,16 @@ fn a_key_of_one_table_may_have_been_missed_by_the_other() {
 
 #[test]
 fn merging_an_empty_table_changes_nothing_and_other_geometries_are_refused() {
-    let hold = || SampleAndHold::<u64>::with_room(4, 0.05, KEY_ID);
+    let hold = || SampleAndHold::<u64>::with_room(4, 0.05, KEY_ID).unwrap();
     let mut fed = hold();
     (0..500).for_each(|nth| fed.insert(touch(1, nth % 9, nth)));
     let before = state(&fed);
-    let refused = fed.merge(&SampleAndHold::with_room(5, 0.05, KEY_ID));
+    let refused = fed.merge(&SampleAndHold::with_room(5, 0.05, KEY_ID).unwrap());
     assert!(matches!(refused, Err(MergeError::Geometry { .. })));
-    assert!(matches!(fed.merge(&SampleAndHold::with_room(4, 0.05, 8)), Err(MergeError::Key { ours: 7, theirs: 8 })));
+    assert!(matches!(
+        fed.merge(&SampleAndHold::with_room(4, 0.05, 8).unwrap()),
+        Err(MergeError::Key { ours: 7, theirs: 8 })
+    ));
     assert_eq!(state(&fed), before);
     let keys = |hold: &SampleAndHold<u64>| largest(hold, 4);
     let alone = keys(&fed);
@@ -285,10 +288,10 @@ fn merging_an_empty_table_changes_nothing_and_other_geometries_are_refused() {
 
 #[test]
 fn room_and_errors_are_rounded_and_kept_in_range() {
-    for (keys, room) in [(0, 1), (1, 1), (33, 33), (usize::MAX, KEYS_MAX)] {
-        assert_eq!(SampleAndHold::<u64>::with_room(keys, 0.2, KEY_ID).room(), room);
+    for (keys, room) in [(0, 1), (1, 1), (33, 33), (KEYS_MAX, KEYS_MAX)] {
+        assert_eq!(SampleAndHold::<u64>::with_room(keys, 0.2, KEY_ID).unwrap().room(), room);
     }
-    let hold = SampleAndHold::<u64>::with_room(32, 0.02, KEY_ID);
+    let hold = SampleAndHold::<u64>::with_room(32, 0.02, KEY_ID).unwrap();
     assert_eq!(hold.geometry(), Geometry::Counters { count: 32, registers: 2_048 });
     assert!((0.016..0.017).contains(&hold.relative_error()));
     let of_a_key = size_of::<Held<u64>>() + size_of::<Counter>() + 2_048;
@@ -300,7 +303,7 @@ fn room_and_errors_are_rounded_and_kept_in_range() {
 #[test]
 #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
 fn a_flood_of_small_keys_replaces_few() {
-    let mut hold = SampleAndHold::with_room(32, 0.02, KEY_ID);
+    let mut hold = SampleAndHold::with_room(32, 0.02, KEY_ID).unwrap();
     for nth in 0..400_000 {
         hold.insert(touch(1, nth, 0));
         if nth % 100 == 0 {

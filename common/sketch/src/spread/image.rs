@@ -95,7 +95,7 @@ mod tests {
     use std::{format, vec::Vec};
 
     fn fed<K: PlainKey>(items: u64, key: impl Fn(u64) -> K) -> Spread<K> {
-        let mut spread = Spread::with_resolution(5_000, 50, 0.04, 7);
+        let mut spread = Spread::with_resolution(5_000, 50, 0.04, 7).unwrap();
         for item in 0..items {
             spread.insert(Touch { key: key(item % 9), key_hash: hash(1, item % 9), item_hash: hash(2, item) });
         }

@@ -10,6 +10,10 @@ pub const BEHIND_NS: u64 = 60_000_000_000;
 const STRETCHES_MAX: usize = 32;
 /// A stretch at an end of a capture has strays if the others have this many times its packets.
 const MANY: u64 = 50;
+/// So many are enough after a gap of at least [`NO_PAUSE_NS`].
+const SEVERAL: u64 = 4;
+/// Hardly any capture pauses for 30 days: a clock was not set.
+const NO_PAUSE_NS: u64 = 30 * 86_400 * 1_000_000_000;
 
 /// The times of the packets of a capture.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +61,8 @@ impl Stretch {
     /// Whether these are few packets, and farther from all others than those are from each other.
     fn is_outside(self, others: Self, gap_ns: u64) -> bool {
         let length_ns = others.last_ns - others.first_ns;
-        self.packets.saturating_mul(MANY) <= others.packets && gap_ns > BEHIND_NS.max(length_ns)
+        let times = if gap_ns >= NO_PAUSE_NS { SEVERAL } else { MANY };
+        self.packets.saturating_mul(times) <= others.packets && gap_ns > BEHIND_NS.max(length_ns)
     }
 
     /// Adds packets to others.
@@ -181,6 +186,8 @@ mod tests {
             (&[(0, 2)], stretch(2, 0, SECOND)),
             (&[(62 * DAY, 1), (99 * DAY, 2), (0, 3)], stretch(6, 0, 99 * DAY + SECOND)),
             (&[(62 * DAY, 1), (62 * DAY + 30 * SECOND, 1)], stretch(2, 62 * DAY, 62 * DAY + 30 * SECOND)),
+            // So long is no pause, so fewer packets of the right time are enough.
+            (&[(62 * DAY, 150)], stretch(150, 62 * DAY, 62 * DAY + 149 * SECOND)),
         ] {
             let all = covered(&[&[(20 * DAY, 600)], outside].concat());
             assert_eq!(all, Covered { span: Some(most), strays: Some(strays) }, "{outside:?}");

@@ -98,6 +98,29 @@ fn pauses_between_single_packets_are_silence() {
     }
 }
 
+/// The time that a capture covers is known at its end. What came before it is in no second.
+#[test]
+fn packets_before_the_time_of_a_capture_are_in_no_second() {
+    let most = || (0..600).map(|nth| (1_000_000 + nth, 7));
+    for strays in [
+        vec![(100, 3), (130, 3)],
+        vec![(100, 3), (101, 3)],
+        vec![(100, 3), (50_000, 3), (900_000, 3)],
+        (0..100).map(|nth| (100 + nth, 3)).collect(),
+        (0..20).map(|nth| (100 + nth * 10_000, 3)).collect(),
+    ] {
+        let times: Vec<_> = strays.iter().copied().chain(most()).collect();
+        let rates = counted(times.clone()).close(&all(1_000_000_000, 1_000_600_000));
+        assert_eq!(sums(&rates), [600, 7, 7, 3 * strays.len() as u64], "{strays:?}");
+        // The first second may be incomplete.
+        let rates = counted(times.clone()).close(&all(1_000_000_500, 1_000_599_500));
+        assert_eq!(sums(&rates), [600, 7, 7, 3 * strays.len() as u64], "{strays:?}");
+        // If it was a pause, all count.
+        let rates = counted(times).close(&all(100_000, 1_000_600_000));
+        assert_eq!(sums(&rates), [1_000_500, 0, 7, 0], "{strays:?}");
+    }
+}
+
 #[test]
 fn packets_of_open_seconds_are_counted_there() {
     for lag in [1, 59, OPEN as u64 - 1] {

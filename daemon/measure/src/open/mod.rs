@@ -29,7 +29,6 @@ use weir_config::{
     Estimates,
     view::{Measure, ViewKey},
 };
-use weir_sketch::HyperLogLog;
 
 pub use self::{
     candidates::{KEYS_PER_ROW, candidates, rows_of_each},
@@ -37,6 +36,7 @@ pub use self::{
     summary::{OpenSummary, add_asked, count_asked},
 };
 use crate::{
+    configured,
     heavy_hitters::KeyEstimate,
     question::{Question, Structure, Views},
     unique::Unique,
@@ -94,7 +94,7 @@ pub fn memory_bytes(estimates: &Estimates, views: &Views, interfaces: usize, thr
         let domain = question.by.domain().unwrap_or(usize::MAX);
         keys += (ORDERS * KEYS_PER_ROW * rows_of_each(question, tables) * tables).min(domain);
         if let Structure::Unique { error } = question.structure {
-            distinct += HyperLogLog::with_error(error, 0).memory_bytes();
+            distinct += configured::distinct(error, 0).memory_bytes();
         }
     }
     let all = threads * keys + ASKED_MAX;

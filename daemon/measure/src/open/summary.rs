@@ -67,8 +67,7 @@ impl OpenSummary {
         let unknown = account.unknown.saturating_add(uncounted.packets);
         let mut distinct = |sketch: fn(&mut Numbers) -> &mut HyperLogLog| {
             let union = merged(all.iter_mut().map(sketch))?;
-            Ok(union
-                .map_or_else(Estimate::default, |union| bounded(union, unknown, account.once.most.packets, confidence)))
+            Ok(union.map_or_else(Estimate::default, |union| bounded(union, unknown, account.most_keys(), confidence)))
         };
         let (sources, destinations) =
             (distinct(|of| &mut of.unique.sources)?, distinct(|of| &mut of.unique.destinations)?);

@@ -32,7 +32,7 @@ const RECORDS: u64 = 30_000;
 const SETTINGS: Estimates = Estimates { unique_error: 0.05, top_error: 0.01, top_candidates: 64 };
 
 fn seen() -> Seen {
-    Seen::with_capacity(100_000, 0.01, KEY.id())
+    Seen::with_capacity(100_000, 0.01, KEY.id()).unwrap()
 }
 
 fn control() -> SamplingControl {

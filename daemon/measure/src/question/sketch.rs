@@ -12,6 +12,7 @@ use weir_sketch::{HyperLogLog, MergeError, candidate_buckets::Packed, hash::Keye
 use super::{Question, Structure};
 use crate::{
     columns::{Columns, Item, TOGETHER},
+    configured::distinct,
     heavy_hitters::{HeavyHitters, KeyEstimate},
     prefixes::{Prefix, Prefixes},
     spreaders::Spreaders,
@@ -191,13 +192,13 @@ impl ViewSketch {
             Structure::Prefixes { error, candidates } => {
                 Answers::Prefixes(Box::new(Prefixes::new(error, candidates, key_id)))
             }
-            Structure::Unique { error } => Answers::Unique(HyperLogLog::with_error(error, key_id)),
+            Structure::Unique { error } => Answers::Unique(distinct(error, key_id)),
             Structure::Spread { pairs, smallest, held, error } => {
                 Answers::Spread(Box::new(Spreaders::new(pairs, smallest, (held, error), key_id)))
             }
         };
         let keys = match question.structure {
-            Structure::HeavyHitters { distinct: Some(error), .. } => Some(HyperLogLog::with_error(error, key_id)),
+            Structure::HeavyHitters { distinct: Some(error), .. } => Some(distinct(error, key_id)),
             _ => None,
         };
         let has_sums_of_slots = question.view.per_interface && matches!(answers, Answers::HeavyHitters(_));

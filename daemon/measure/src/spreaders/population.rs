@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn estimates_are_shrunk_as_far_as_chance_explains_their_differences() {
-        let mut lines = Spread::with_resolution(10_000, 100, 0.04, 7);
+        let mut lines = Spread::with_resolution(10_000, 100, 0.04, 7).unwrap();
         lines.insert_batch(
             &(0..9_000).map(mix).collect::<Vec<_>>(),
             &(0..9_000).map(|n| mix(!n)).collect::<Vec<_>>(),

@@ -12,7 +12,7 @@ use weir_datapath::edge::Edge;
 use weir_sketch::{Seen, hash::Key};
 
 use super::*;
-use crate::{account::ledgers, ranking::Ranked, sampling_error::Sampling};
+use crate::{account::ledgers, answer::Rows, ranking::Ranked, sampling_error::Sampling};
 
 fn plan(estimates: &Estimates, top: usize) -> Arc<Views> {
     Views::built_in(estimates, top)
@@ -57,7 +57,7 @@ fn packets_without_a_slot_have_a_ledger() {
 }
 
 fn seen() -> Seen {
-    Seen::with_capacity(1_000, 0.01, Key([1, 2]).id())
+    Seen::with_capacity(1_000, 0.01, Key([1, 2]).id()).unwrap()
 }
 
 fn only_flow(closed: Closed) -> Ranked<ViewKey> {
@@ -184,6 +184,53 @@ fn upper_bounds_include_uncertain_packets() {
     assert_eq!(ranked.packets.upper, none.packets.upper + 2);
     assert_eq!(ranked.bytes.upper, none.bytes.upper + 300);
     assert_eq!((ranked.packets.lower, ranked.bytes.lower), (none.packets.lower, none.bytes.lower));
+}
+
+/// The packets of a buffer have one key, however many they are. Packets that weir missed may have any.
+#[test]
+fn buffers_have_no_keys_that_no_record_has() {
+    const MORE: u64 = 1_000_000;
+    let config = "views: [{name: ports, by: [src_ip], measure: {distinct: dst_port}}, {name: all, by: [], measure: flows}, \
+                  {name: new, by: [src_ip], measure: new_flows}, {name: even, by: [src_ip], entropy: true}]";
+    let plan = Views::new(&weir_config::Config::parse(config, "a test").unwrap(), 1).unwrap();
+    let summary = |change: fn(&mut Edge)| {
+        let mut shard = Box::new(Shard::new(&Estimates::default(), &plan, Key([1, 2])));
+        let record = |port: u16| {
+            let key = FlowKey::default().with_proto(17).with_ports(port, 53);
+            Record { key, packets: 2, bytes: 200, sampling: 1, ..Record::default() }
+        };
+        shard.absorb(&(0..5).map(record).collect::<Vec<_>>(), &seen());
+        shard.settle(&seen());
+        let mut edge = Edge::empty(1);
+        shard.attributed[0] = Tally::new(10, 1_000);
+        edge.counters[0].seen = Tally::new(10, 1_000);
+        change(&mut edge);
+        Summary::merge(&mut [Closed::new(shard, edge)], &plan, 1, FilterState::steadily(&seen()), 0.999).unwrap()
+    };
+    let counts = |summary: &Summary| {
+        let of_views = summary.views.iter().flat_map(|view| &view.tables).flat_map(|table| match &table.rows {
+            Rows::Distinct(rows) => rows.iter().map(|(_, counted)| counted.upper).collect(),
+            Rows::Tallies(ranking) => ranking.unlisted.map_or(vec![], |most| vec![most.packets, most.bytes]),
+            Rows::Prefixes(_) => vec![],
+        });
+        let Summary { sources, destinations, flows, new_flows, .. } = summary;
+        let all = [*sources, *destinations, *flows, new_flows.count].map(|count| count.upper);
+        all.into_iter().chain(of_views).collect::<Vec<u64>>()
+    };
+    let none = summary(|_| ());
+    let buffers = summary(|edge| {
+        let least = Tally::new(1, 1_000);
+        edge.counters[0].uncertain = Uncertain { least, most: Tally::new(1 + MORE, 1_000 + MORE) };
+    });
+    assert_eq!(counts(&buffers), counts(&none));
+    let row = |summary: &Summary| summary.views[0].ranking().unwrap().by_bytes[0].packets.upper;
+    assert_eq!(row(&buffers), row(&none) + MORE, "all packets may belong to one row");
+    let entropy = |summary: &Summary| summary.views.iter().find_map(|view| view.entropy).unwrap();
+    assert!(entropy(&buffers).keys.upper == entropy(&none).keys.upper, "{:?}", entropy(&buffers));
+    let missed = summary(|edge| edge.miss(0, Tally::default(), Tally::new(MORE, MORE), false));
+    // There are 65,536 ports.
+    assert!(counts(&missed).iter().all(|upper| *upper >= MORE || *upper == 1 << 16), "{:?}", counts(&missed));
+    assert_eq!(row(&missed), row(&none) + MORE);
 }
 
 /// The uncertain packets of one interface do not widen the bounds of another.

@@ -237,7 +237,9 @@ impl WrittenKeys<'_> {
     fn key(&mut self, key: &ViewKey) -> &str {
         let Self { by, views, interfaces, text } = self;
         let interface = |slot, text: &mut String| {
-            let Some(found) = interfaces.iter().find(|interface| interface.slot == slot) else { return text.push('?') };
+            let Some(found) = interfaces.iter().find(|interface| interface.slot == Some(slot)) else {
+                return text.push('?');
+            };
             push_word(&found.name, text);
             if let Some(direction) = found.direction.filter(|_| !found.name.is_empty()) {
                 text.push('/');

@@ -64,12 +64,12 @@ impl Apart {
     /// The sizes are weir's defaults.
     pub fn new() -> Self {
         let rest = Counts {
-            counts: BlockedCountMin::plain_with_error(0.001, KEY.id()),
+            counts: BlockedCountMin::plain_with_error(0.001, KEY.id()).expect("the settings are allowed"),
             waiting: 0,
             hashes: [0; TOGETHER],
             weights: [CountAndSum::default(); TOGETHER],
         };
-        Self { candidates: TopK::with_error(0.000_5, 1024, KEY.id()), rest }
+        Self { candidates: TopK::with_error(0.000_5, 1024, KEY.id()).expect("the settings are allowed"), rest }
     }
 }
 

@@ -26,11 +26,11 @@ pub struct Ours {
 impl Ours {
     /// A filter of this size for this many flows, and a table of this size that is asked for its `k` largest.
     pub fn new(filter_bytes: usize, flows: u64, k: usize, table_bytes: usize) -> Self {
-        let filter = |flows, rate| BlockedBloom::with_capacity(flows, rate, KEY.id());
+        let filter = |flows, rate| BlockedBloom::with_capacity(flows, rate, KEY.id()).expect("the settings are allowed");
         Self {
             seen: within(filter_bytes, flows, filter),
             new: 0,
-            unique: HyperLogLog::with_precision(14, KEY.id()),
+            unique: HyperLogLog::with_precision(14, KEY.id()).expect("the settings are allowed"),
             largest: Largest::with_bytes(k, table_bytes),
         }
     }

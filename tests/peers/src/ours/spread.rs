@@ -15,7 +15,7 @@ pub struct Shared(Spread<Bytes<8>>);
 impl Shared {
     /// A sketch for this many pairs, which resolves keys that touch at least `smallest` items.
     pub fn with_resolution(pairs: u64, smallest: u64, relative_error: f64) -> Self {
-        Self(Spread::with_resolution(pairs, smallest, relative_error, KEY.id()))
+        Self(Spread::with_resolution(pairs, smallest, relative_error, KEY.id()).expect("the settings are allowed"))
     }
 }
 

@@ -18,8 +18,8 @@ impl<K: Item> Largest<K> {
     /// As many entries as fit into this memory.
     pub fn with_bytes(k: usize, bytes: usize) -> Self {
         const TRIED: usize = 8_000;
-        let entries = bytes * TRIED / TopK::<K, u64>::with_capacity(TRIED, KEY.id()).memory_bytes();
-        Self { table: TopK::with_capacity(entries, KEY.id()), k }
+        let entries = bytes * TRIED / TopK::<K, u64>::with_capacity(TRIED, KEY.id()).expect("the settings are allowed").memory_bytes();
+        Self { table: TopK::with_capacity(entries, KEY.id()).expect("the settings are allowed"), k }
     }
 }
 
@@ -55,7 +55,7 @@ pub struct LargestInBuckets<K> {
 impl<K: Item> LargestInBuckets<K> {
     /// As many buckets as fit into this memory.
     pub fn with_bytes(k: usize, bytes: usize) -> Self {
-        Self { buckets: CandidateBuckets::with_memory(bytes, KEY.id()), k }
+        Self { buckets: CandidateBuckets::with_memory(bytes, KEY.id()).expect("the settings are allowed"), k }
     }
 }
 

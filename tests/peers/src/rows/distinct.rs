@@ -38,7 +38,7 @@ impl Row for HllRow {
     const STANDARD_ERROR: f64 = 1.04 / 128.0;
 
     fn contenders<K: Item>() -> Vec<Contender<K>> {
-        let sketch = || HyperLogLog::with_error(0.0082, KEY.id());
+        let sketch = || HyperLogLog::with_error(0.0082, KEY.id()).expect("the settings are allowed");
         let mut contenders = vec![
             Contender::ours("HyperLogLog, in batches", ours::InBatches(sketch())),
             Contender::ours("HyperLogLog, one by one", ours::OneByOne(sketch())),
@@ -60,7 +60,7 @@ impl Row for UllRow {
     const STANDARD_ERROR: f64 = 0.78 / 90.5;
 
     fn contenders<K: Item>() -> Vec<Contender<K>> {
-        let sketch = || UltraLogLog::with_precision(13, KEY.id());
+        let sketch = || UltraLogLog::with_precision(13, KEY.id()).expect("the settings are allowed");
         vec![
             Contender::ours("UltraLogLog, in batches", ours::InBatches(sketch())),
             Contender::ours("UltraLogLog, one by one", ours::OneByOne(sketch())),

@@ -57,7 +57,7 @@ impl Row for BlockedRow {
 
     fn contenders<K: Item>(bytes: usize) -> Vec<Contender<K>> {
         let keys = Self::keys(bytes);
-        let blocked = || ours::within(bytes, keys, |keys, rate| BlockedBloom::with_capacity(keys, rate, KEY.id()));
+        let blocked = || ours::within(bytes, keys, |keys, rate| BlockedBloom::with_capacity(keys, rate, KEY.id()).expect("the settings are allowed"));
         vec![
             Contender::ours("BlockedBloom, in batches", ours::InBatches(blocked())),
             Contender::ours("BlockedBloom, one by one", ours::OneByOne(blocked())),
@@ -82,8 +82,8 @@ impl Row for ClassicRow {
         }
         let keys = Self::keys(bytes);
         vec![
-            Contender::ours("BlockedBloom", ours::InBatches(BlockedBloom::with_capacity(keys, 0.0065, KEY.id()))),
-            Contender::ours("Bloom", ours::InBatches(Bloom::with_capacity(keys, 0.0065, KEY.id()))),
+            Contender::ours("BlockedBloom", ours::InBatches(BlockedBloom::with_capacity(keys, 0.0065, KEY.id()).expect("the settings are allowed"))),
+            Contender::ours("Bloom", ours::InBatches(Bloom::with_capacity(keys, 0.0065, KEY.id()).expect("the settings are allowed"))),
             Contender::peer("fastbloom", peers::Fastbloom::with_bytes(bytes, keys)),
         ]
     }
@@ -105,7 +105,7 @@ impl Row for CountingRow {
             return Vec::new();
         }
         let keys = Self::keys(bytes);
-        let counting = ours::within(bytes, keys, |keys, rate| CountingBloom::with_capacity(keys, rate, KEY.id()));
+        let counting = ours::within(bytes, keys, |keys, rate| CountingBloom::with_capacity(keys, rate, KEY.id()).expect("the settings are allowed"));
         vec![
             Contender::ours("CountingBloom", ours::Removable::new(counting)),
             Contender::peer("fastbloom-rs", peers::FastbloomRsCounting::with_bytes(bytes, 7)),
@@ -131,7 +131,7 @@ impl Row for ScalableRow {
         }
         let first = Self::keys(bytes) / 32;
         vec![
-            Contender::ours("ScalableBloom", ours::InBatches(ScalableBloom::with_capacity(first, 0.01, KEY.id()))),
+            Contender::ours("ScalableBloom", ours::InBatches(ScalableBloom::with_capacity(first, 0.01, KEY.id()).expect("the settings are allowed"))),
             Contender::peer("bloomcraft", peers::BloomcraftScalable::with_capacity(first as usize)),
         ]
     }
@@ -157,7 +157,7 @@ impl Row for CuckooRow {
         }
         let keys = Self::keys(bytes);
         vec![
-            Contender::ours("Cuckoo", ours::Removable::new(Cuckoo::with_capacity(keys, KEY.id()))),
+            Contender::ours("Cuckoo", ours::Removable::new(Cuckoo::with_capacity(keys, KEY.id()).expect("the settings are allowed"))),
             Contender::peer("cuckoofilter, 8 bits", peers::Cuckoofilter::with_slots(bytes / 2)),
         ]
     }
@@ -181,7 +181,7 @@ impl Row for TwoChoiceRow {
         }
         let keys = Self::keys(bytes);
         vec![
-            Contender::ours("TwoChoice", ours::Removable::new(TwoChoice::with_capacity(keys, KEY.id()))),
+            Contender::ours("TwoChoice", ours::Removable::new(TwoChoice::with_capacity(keys, KEY.id()).expect("the settings are allowed"))),
             Contender::peer("cuckoofilter, 8 bits", peers::Cuckoofilter::with_slots(bytes / 2)),
         ]
     }
@@ -205,7 +205,7 @@ impl Row for QuotientRow {
         }
         let keys = Self::keys(bytes);
         vec![
-            Contender::ours("Quotient", ours::Removable::new(Quotient::with_capacity(keys, KEY.id()))),
+            Contender::ours("Quotient", ours::Removable::new(Quotient::with_capacity(keys, KEY.id()).expect("the settings are allowed"))),
             Contender::peer("qfilter", peers::Qfilter::with_capacity(keys, 0.000_25)),
         ]
     }

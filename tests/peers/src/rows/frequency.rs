@@ -52,7 +52,7 @@ impl Row for PlainRow {
     const STRUCTURE: &'static str = "Count-min, 4 rows";
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
-        let ours = CountMin::<u64, Plain>::plain_with_error(error(columns), PROBABILITY, KEY.id());
+        let ours = CountMin::<u64, Plain>::plain_with_error(error(columns), PROBABILITY, KEY.id()).expect("the settings are allowed");
         plain::<i64, u64, K>(Contender::ours("CountMin, plain", ours), columns)
     }
 }
@@ -65,7 +65,7 @@ impl Row for OneLineRow {
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
         // The counters are half as wide, so there are twice as many.
         let columns = 2 * columns;
-        let ours = BlockedCountMin::<u32, Plain>::plain_with_error(error(columns), KEY.id());
+        let ours = BlockedCountMin::<u32, Plain>::plain_with_error(error(columns), KEY.id()).expect("the settings are allowed");
         plain::<i32, u32, K>(Contender::ours("BlockedCountMin, plain", ours), columns)
     }
 }
@@ -76,7 +76,7 @@ impl Row for TwoLinesRow {
     const STRUCTURE: &'static str = "Count-min in two cache lines, 64-bit counters, in as much memory as 4 rows";
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
-        let ours = BlockedCountMin::<u64, Plain>::plain_with_error(error(columns), KEY.id());
+        let ours = BlockedCountMin::<u64, Plain>::plain_with_error(error(columns), KEY.id()).expect("the settings are allowed");
         plain::<i64, u64, K>(Contender::ours("BlockedCountMin, plain", ours), columns)
     }
 }
@@ -108,8 +108,8 @@ impl Row for ConservativeRow {
     const STRUCTURE: &'static str = "Count-min with conservative update, 4 rows";
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
-        let packets = CountMin::<u64>::with_error(error(columns), PROBABILITY, KEY.id());
-        let tally = CountMin::<CountAndSum>::with_error(error(columns), PROBABILITY, KEY.id());
+        let packets = CountMin::<u64>::with_error(error(columns), PROBABILITY, KEY.id()).expect("the settings are allowed");
+        let tally = CountMin::<CountAndSum>::with_error(error(columns), PROBABILITY, KEY.id()).expect("the settings are allowed");
         let mut contenders =
             vec![Contender::ours("CountMin", packets), Contender::ours("CountMin, packets and bytes", tally)];
         if !K::IS_HASH {
@@ -126,9 +126,9 @@ impl Row for HeavyLightRow {
 
     fn contenders<K: Item>(columns: usize) -> Vec<Contender<K>> {
         // It has as much memory as four rows of counters.
-        let memory = HeavyLight::<u64>::with_error(error(columns), KEY.id()).memory_bytes();
+        let memory = HeavyLight::<u64>::with_error(error(columns), KEY.id()).expect("the settings are allowed").memory_bytes();
         let share = memory as f64 / (columns * ROWS * size_of::<u64>()) as f64;
-        let ours = HeavyLight::<u64>::with_error(error(columns) * share, KEY.id());
+        let ours = HeavyLight::<u64>::with_error(error(columns) * share, KEY.id()).expect("the settings are allowed");
         let mut contenders = vec![Contender::ours("HeavyLight", ours)];
         if !K::IS_HASH {
             contenders.push(Contender::peer("count-min-sketch", peers::CountMinSketchCrate::with_columns(columns)));

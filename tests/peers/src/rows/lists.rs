@@ -101,7 +101,7 @@ struct Buffer {
 
 fn compete(bench: &mut Bench, group: &mut Group, item: &'static str, records: &Records) {
     let mut apart = [(); LISTS].map(|()| Apart::new());
-    let mut buckets = [(); LISTS].map(|()| CandidateBuckets::with_memory(apart[0].memory_bytes(), KEY.id()));
+    let mut buckets = [(); LISTS].map(|()| CandidateBuckets::with_memory(apart[0].memory_bytes(), KEY.id()).expect("the settings are allowed"));
     let [mut of_apart, mut of_buckets] = [Vec::new(), Vec::new()];
     for _ in 0..if bench.settings.quick { 3 } else { 9 } {
         time(&mut apart, records, &mut of_apart);

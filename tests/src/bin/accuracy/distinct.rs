@@ -45,7 +45,9 @@ pub fn sweep(family: &'static Family, seed: u64, found: &mut Tallies) {
     const TOGETHER: u64 = 4_096;
     let key = Key([seed, 0x6b65_7973]);
     let hash = KeyedHash::new(key);
-    let mut halves = [(); 2].map(|()| HyperLogLog::with_error(Estimates::default().unique_error, key.id()));
+    let mut halves = [(); 2].map(|()| {
+        HyperLogLog::with_error(Estimates::default().unique_error, key.id()).expect("the settings are allowed")
+    });
     let mut next = 0;
     let mut hashes = Vec::with_capacity(TOGETHER as usize);
     for count in COUNTS {

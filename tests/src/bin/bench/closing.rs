@@ -41,7 +41,7 @@ pub fn bench() -> Result<()> {
 }
 
 fn round(rate: u16) -> Result<f64> {
-    let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
+    let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id()).expect("the settings are allowed");
     let mut window: Vec<Closed> = (0..WORKERS).map(|worker| closed(worker, rate, &seen)).collect();
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     let start = Instant::now();

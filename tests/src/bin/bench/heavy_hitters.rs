@@ -94,7 +94,7 @@ pub fn bench() -> Result<()> {
     let key = KEY;
     let mut rows = Vec::new();
     for shards in [1, SHARDS] {
-        let alone = || TopK::with_error(ERROR, 1024, key.id());
+        let alone = || TopK::with_error(ERROR, 1024, key.id()).expect("the settings are allowed");
         rows.push(row("candidates alone", shards, alone)?);
         rows.push(row("candidates and count-min", shards, || HeavyHitters::new(ERROR, 1024, key.id()))?);
     }

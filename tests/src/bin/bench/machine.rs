@@ -192,7 +192,7 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
 
 pub fn account(ledgers: &[Ledger]) -> Vec<MeasuredInterface> {
     let interface = |slot| MeasuredInterface {
-        slot,
+        slot: Some(slot),
         name: format!("ppp{slot}"),
         earlier_name: None,
         index: None,

@@ -203,7 +203,7 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
 /// seen flows.
 fn through(plan: &Arc<Views>, records: &[Record]) -> Result<(f64, Shard, Seen)> {
     let mut shard = Shard::new(&ESTIMATES, plan, KEY);
-    let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
+    let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id()).expect("the settings are allowed");
     seen.clear();
     let took = timed(|| {
         for batch in records.chunks(BATCH) {
@@ -219,7 +219,8 @@ fn through(plan: &Arc<Views>, records: &[Record]) -> Result<(f64, Shard, Seen)> 
 /// The time of a record without count-min sketches, and without the lists of floods and scans.
 fn without_count_min(records: &[Record]) -> f64 {
     fn table<K: Copy + Eq + Default>() -> TopK<K, Tally> {
-        let mut table = TopK::with_error(ESTIMATES.top_error, ESTIMATES.top_candidates, KEY.id());
+        let mut table = TopK::with_error(ESTIMATES.top_error, ESTIMATES.top_candidates, KEY.id())
+            .expect("the settings are allowed");
         table.clear();
         table
     }
@@ -228,7 +229,7 @@ fn without_count_min(records: &[Record]) -> f64 {
     let mut services = table::<u64>();
     let mut unique = Unique::new(&ESTIMATES, KEY.id());
     let (hash, mut total, mut space) = (KeyedHash::new(KEY), Tally::default(), Transposed::default());
-    let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id());
+    let seen = Seen::with_capacity(1_000_000, 0.001, KEY.id()).expect("the settings are allowed");
     seen.clear();
     let mut items = [Item::new(&hash, &records[0]); TOGETHER];
     let (mut new, mut protocols) = (0_u64, [0_u64; 256]);
