@@ -22,7 +22,7 @@ TOP = 20
 MARGIN = 3.29 * 1.04 / (1 << LG_K) ** 0.5
 
 REPORT = """
-    schema STRING, id STRING, previous STRING, window STRUCT<start: TIMESTAMP>,
+    schema STRING, id STRING, previous STRING, window STRUCT<start: TIMESTAMP>, totals STRUCT<packets: STRING, bytes: STRING>,
     first_seq BIGINT, last_seq BIGINT, reason STRING,
     observer STRUCT<id: STRING, boot_id: STRING, seq: BIGINT, name: STRING, site: STRING>,
     sketches STRUCT<start: TIMESTAMP,
@@ -104,8 +104,10 @@ def batch(spark: SparkSession, options: argparse.Namespace) -> None:
     lines = spark.read.schema(REPORT).json(options.reports).cache()
     for name, table in TABLES.items():
         slots(table(reports(lines).dropDuplicates(["id"]))).write.mode("overwrite").parquet(f"{options.tables}/{name}")
-    for repeated in lines.groupBy("id").count().where("count > 1").orderBy("id").collect():
-        say(defect="duplicate", id=repeated.id)
+    content = f.xxhash64(f.to_json(f.struct("*")))  # of the fields of REPORT
+    came = lines.groupBy("id").agg(f.count("*").alias("count"), f.count_distinct(content).alias("contents"))
+    for repeated in came.where("count > 1").orderBy("id").collect():
+        say(defect="duplicate" if repeated.contents == 1 else "contested", id=repeated.id)
     for gap in gaps(spark, lines).collect():
         say(defect="missing", router=gap.router, first=gap.first, last=gap.last)
 
