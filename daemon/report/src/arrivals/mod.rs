@@ -167,6 +167,7 @@ struct Known<'a> {
     first: u64,
     last: u64,
     boot_id: &'a str,
+    is_tombstone: bool,
     /// The other run that the report with the first number names.
     follows: Option<&'a str>,
     /// Whether the report with the first number says that it is the first of all.
@@ -460,7 +461,8 @@ impl<T: Ord + Clone> Arrivals<T> {
     /// The numbers of a sequence that neither reports nor tombstones account for.
     fn holes(&self, is_first: bool, sequence: &[usize], lasts: &HashMap<&str, u64>) -> Vec<Gap> {
         let mut all: Vec<Known<'_>> = sequence.iter().flat_map(|nth| self.runs[*nth].known()).collect();
-        all.sort_by_key(|known| (known.first, known.last));
+        // A report says more than a tombstone of its number.
+        all.sort_by_key(|known| (known.first, known.is_tombstone, known.last));
         let (mut holes, mut last) = (Vec::new(), None);
         for known in all {
             let before = last.max(known.follows.and_then(|boot_id| lasts.get(boot_id).copied()));
@@ -516,11 +518,12 @@ impl<T> Run<T> {
                 Some(Before::OtherRun(run)) => Some(&**run),
                 _ => None,
             };
-            Known { first, last, boot_id, follows, is_start: first == self.first() && self.is_start() }
+            let is_tombstone = false;
+            Known { first, last, boot_id, is_tombstone, follows, is_start: first == self.first() && self.is_start() }
         });
         let of_tombstones = self.tombstones.iter().map(move |(first, last, _)| {
-            let (follows, is_start) = (None, false);
-            Known { first: *first, last: *last, boot_id, follows, is_start }
+            let (is_tombstone, follows, is_start) = (true, None, false);
+            Known { first: *first, last: *last, boot_id, is_tombstone, follows, is_start }
         });
         of_reports.chain(of_tombstones)
     }
