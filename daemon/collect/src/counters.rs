@@ -1,5 +1,5 @@
-//! Counts repeated and refused lines since the collector was started. The database does not show them, because it stores
-//! each report once.
+//! Counts repeated and refused lines since the collector was started. The database does not show them, because it
+//! stores each report once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

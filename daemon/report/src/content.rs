@@ -1,5 +1,5 @@
-//! The content of a line: a report or a tombstone. Two lines with the same content are copies, however they are written:
-//! programs between a sender and a reader may write other spaces, or fields in another order.
+//! The content of a line: a report or a tombstone. Two lines with the same content are copies, however they are
+//! written: programs between a sender and a reader may write other spaces, or fields in another order.
 
 use std::{
     fmt,

@@ -13,8 +13,8 @@ pub const TEXT_BYTES_MAX: usize = 64 << 10;
 pub const DEPTH_MAX: usize = 64;
 /// The most observers.
 pub const OBSERVERS_MAX: usize = 16_384;
-/// No report has this number or a larger one: every JSON reader keeps smaller integers exact. With a report each second,
-/// it is reached in 285 million years.
+/// No report has this number or a larger one: every JSON reader keeps smaller integers exact. With a report each
+/// second, it is reached in 285 million years.
 pub const SEQ_MAX: u64 = 1 << 53;
 
 /// Checks the length of a name.

@@ -19,8 +19,8 @@
 //! Two reports with the same number are copies if they have the same [`Content`], and that is an ordinary duplicate. If
 //! they are different, two observers have the same identity (a router was cloned), or one of the reports is forged: the
 //! number is **contested**. The first report counts. Two tombstones of the same numbers with different reasons are
-//! contested, too. Only so many contents are known, those of the highest numbers of each run: whether a copy of an older
-//! report is the same is unknown.
+//! contested, too. Only so many contents are known, those of the highest numbers of each run: whether a copy of an
+//! older report is the same is unknown.
 //!
 //! Whether reports are missing at the end cannot be known: the observer may be switched off.
 
@@ -316,8 +316,8 @@ impl<T: Ord + Clone> Arrivals<T> {
         &self.settled
     }
 
-    /// Forgets the oldest runs and reports one by one, so that at most so many pieces and contents are known, and only as
-    /// many runs as there may be. What is missing of them stays missing, also if it comes later.
+    /// Forgets the oldest runs and reports one by one, so that at most so many pieces and contents are known, and only
+    /// as many runs as there may be. What is missing of them stays missing, also if it comes later.
     pub fn settle(&mut self, pieces: usize, contents: usize) {
         self.uncounted = 0;
         let order = self.in_order();
