@@ -16,7 +16,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bound
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tracing::{info, warn};
-use weir_report::observer::Last;
+use weir_report::{limits::SEQ_MAX, observer::Last};
 use weir_system::{
     lock::{Lock, LockError},
     plain_file, privileges,
@@ -32,9 +32,6 @@ const LOCK: &str = "last-report.lock";
 pub const FILES: [&str; 3] = [KEPT, UNFINISHED, LOCK];
 /// The largest size of the file, in bytes; it has some 100.
 const BYTES_MAX: u64 = 4096;
-/// The largest integer that every JSON reader keeps exact. With a report each second, it is reached in 285 million
-/// years.
-pub const SEQ_MAX: u64 = 1 << 53;
 /// How long a report waits for a slow disk.
 const PATIENCE: Duration = Duration::from_secs(1);
 

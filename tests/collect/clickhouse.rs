@@ -127,9 +127,17 @@ pub fn recipe() -> Result<()> {
     for field in ["id", "first_seq", "last_seq", "reason"] {
         ensure!(tombstone[field] == expected[field], "{field}: {tombstone:#}");
     }
+    for statement in
+        block("## Two reports with one id", "sql")?.split(';').filter(|statement| !statement.trim().is_empty())
+    {
+        server.sql(statement)?;
+    }
     let histories = Histories::new();
     let settings = "date_time_input_format = 'best_effort', input_format_skip_unknown_fields = 1";
     server.sql(&format!("INSERT INTO weir.reports SETTINGS {settings} FORMAT JSONEachRow\n{}", histories.text()))?;
     server.sql(block("## What is missing", "sql")?.trim_end().trim_end_matches(';'))?;
-    histories.check("ClickHouse", &server.sql("SELECT * FROM weir.missing")?)
+    histories.check("ClickHouse", &server.sql("SELECT * FROM weir.missing")?)?;
+    server.sql("OPTIMIZE TABLE weir.reports FINAL")?;
+    let contested = server.sql("SELECT id FROM weir.contested")?;
+    histories.check_contested("ClickHouse", crate::ids(&contested)?)
 }

@@ -5,11 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use weir_report::arrivals::{Arrivals, Sent, Status};
+use weir_report::{
+    Content,
+    arrivals::{Arrivals, Limits, Sent, Status},
+};
 use weir_sketch::hash::mix;
 
 /// How many observers there are.
 const OBSERVERS: u64 = 60;
+/// Enough for all histories.
+const ALL: Limits = Limits { runs: 100, pieces: 10_000, contents: 10_000 };
 
 /// What is missing of an observer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,11 +38,16 @@ pub struct Histories {
     pub lines: Vec<String>,
     /// By observer.
     pub missing: BTreeMap<String, Missing>,
+    /// The ids of two different reports or tombstones.
+    pub contested: BTreeSet<String>,
+    /// How many numbers of each observer these are.
+    pub contested_numbers: BTreeMap<String, u64>,
 }
 
 impl Histories {
     pub fn new() -> Self {
-        let mut all = Self { lines: Vec::new(), missing: BTreeMap::new() };
+        let (lines, missing, contested, contested_numbers) = Default::default();
+        let mut all = Self { lines, missing, contested, contested_numbers };
         for nth in 0..OBSERVERS {
             all.observe(nth);
         }
@@ -82,21 +92,35 @@ impl Histories {
                 for _ in 0..if came { 1 + u64::from(below(10) == 0) } else { 0 } {
                     lines.push((below(1 << 30), report.to_string()));
                 }
+                if came && below(100) < 4 {
+                    self.contested.insert(format!("{observer}/{boot_id}/{seq}"));
+                    report["observer"]["name"] = "a clone".into();
+                    for _ in 0..1 + below(2) {
+                        lines.push((below(1 << 30), report.to_string()));
+                    }
+                }
                 if below(100) < if came { 5 } else { 40 } {
                     let (last, reason) =
                         (last_of_run.min(seq + below(3)), ["spool_full", "too_old"][below(2) as usize]);
-                    let tombstone = json!({
+                    let mut tombstone = json!({
                         "schema": "weir.tombstone/1", "id": format!("{observer}/{boot_id}/{seq}-{last}"),
                         "observer": {"id": observer, "boot_id": boot_id},
                         "first_seq": seq, "last_seq": last, "reports": last - seq + 1, "reason": reason,
                     });
                     lines.push((below(1 << 30), tombstone.to_string()));
+                    if below(100) < 5 {
+                        self.contested.insert(format!("{observer}/{boot_id}/{seq}-{last}"));
+                        tombstone["reason"] = "damaged".into();
+                        lines.push((below(1 << 30), tombstone.to_string()));
+                    }
                 }
             }
         }
         lines.sort();
         let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
-        self.missing.insert(observer.clone(), expected(&observer, &lines));
+        let (missing, contested) = expected(&observer, &lines);
+        self.missing.insert(observer.clone(), missing);
+        self.contested_numbers.insert(observer, contested);
         self.lines.extend(lines);
     }
 
@@ -124,16 +148,28 @@ impl Histories {
     }
 }
 
+impl Histories {
+    /// Whether these are the contested ids.
+    pub fn check_contested(&self, reader: &str, ids: impl IntoIterator<Item = String>) -> Result<()> {
+        let found: BTreeSet<String> = ids.into_iter().collect();
+        ensure!(found == self.contested, "{reader}: {found:?} instead of {:?}", self.contested);
+        ensure!(found.len() > 10, "this tests little");
+        Ok(())
+    }
+}
+
 /// When a window begins.
 fn start(window: u64) -> String {
     let seconds = 10 * window;
     format!("2026-11-20T{:02}:{:02}:{:02}.000000Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// What is missing according to the arithmetic that its own tests compare with the truth.
-fn expected(observer: &str, lines: &[String]) -> Missing {
-    let mut arrivals = Arrivals::default();
+/// What is missing, and how many numbers are contested, according to the arithmetic that its own tests compare with the
+/// truth.
+fn expected(observer: &str, lines: &[String]) -> (Missing, u64) {
+    let mut arrivals = Arrivals::new(ALL);
     for line in lines {
+        let content = Content::read(line).unwrap_or_default();
         let line: Value = serde_json::from_str(line).unwrap_or_default();
         let text = |pointer: &str| line.pointer(pointer).and_then(Value::as_str);
         let number = |pointer: &str| line.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
@@ -142,7 +178,7 @@ fn expected(observer: &str, lines: &[String]) -> Missing {
             arrivals.tombstone(boot_id, number("/first_seq"), number("/last_seq"), reason);
         } else {
             let (seq, start) = (number("/observer/seq"), text("/window/start").unwrap_or_default().to_owned());
-            arrivals.report(Sent { observer, boot_id, seq, previous: text("/previous"), start });
+            arrivals.report(Sent { observer, boot_id, seq, previous: text("/previous"), content, start });
         }
     }
     let mut missing = Missing::default();
@@ -157,5 +193,5 @@ fn expected(observer: &str, lines: &[String]) -> Missing {
         };
         missing.gaps.insert((gap.boot_id, gap.first, gap.last, status.to_owned()));
     }
-    missing
+    (missing, arrivals.missing().contested)
 }

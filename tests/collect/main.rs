@@ -306,6 +306,7 @@ fn every_reader_finds_the_same_reports_missing() -> Result<()> {
         ensure!(answer.status == 200, "{answer:?}");
     }
     histories.check("weir collect", &query(scratch.path(), &["gaps"])?)?;
+    histories.check_contested("weir collect", ids(&query(scratch.path(), &["contested"])?)?)?;
     histories.check("the view of dashboards", &grafana::rows(scratch.path(), "SELECT * FROM missing")?)?;
     let file = scratch.file("reports.ndjson");
     fs::write(&file, histories.text())?;
@@ -319,6 +320,8 @@ fn every_reader_finds_the_same_reports_missing() -> Result<()> {
         };
         let found = (sum("gap"), sum("tombstone"));
         ensure!(found == (missing.unexplained(), missing.dropped), "{observer}: {found:?} instead of {missing:?}");
+        let contested = histories.contested_numbers.get(observer).copied().unwrap_or_default();
+        ensure!(sum("contested") == contested, "{observer}: {} instead of {contested}", sum("contested"));
     }
     Ok(())
 }

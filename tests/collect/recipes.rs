@@ -173,5 +173,7 @@ pub fn postgresql() -> Result<()> {
     load()?;
     let missing = server.sql("SELECT to_json(missing) FROM missing", &[])?;
     let missing = missing.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>()?;
-    histories.check("PostgreSQL", &missing)
+    histories.check("PostgreSQL", &missing)?;
+    let contested = server.sql("SELECT id FROM contested", &[])?;
+    histories.check_contested("PostgreSQL", contested.lines().map(str::to_owned))
 }

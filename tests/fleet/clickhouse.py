@@ -17,8 +17,8 @@ def run(files: list[Path], periods: list[str], scratch: Path) -> answers.Answers
     def rows(sql: str) -> list[dict]:
         return [json.loads(line) for line in database.query(sql, "JSONEachRow").bytes().decode().splitlines()]
 
-    table, missing, gaps, fleet, results, _ = answers.blocks(PAGE, "sql")
-    execute(database, table + missing + fleet)
+    table, missing, gaps, contested, fleet, results, _ = answers.blocks(PAGE, "sql")
+    execute(database, table + missing + contested + fleet)
     for file in files:
         database.query(insert() + file.read_text())
     execute(database, results)

@@ -22,7 +22,7 @@ TOP = 20
 MARGIN = 3.29 * 1.04 / (1 << LG_K) ** 0.5
 
 REPORT = """
-    schema STRING, id STRING, previous STRING, window STRUCT<start: TIMESTAMP>,
+    schema STRING, id STRING, previous STRING, window STRUCT<start: TIMESTAMP>, totals STRUCT<packets: STRING, bytes: STRING>,
     first_seq BIGINT, last_seq BIGINT, reason STRING,
     observer STRUCT<id: STRING, boot_id: STRING, seq: BIGINT, name: STRING, site: STRING>,
     sketches STRUCT<start: TIMESTAMP,
@@ -104,8 +104,10 @@ def batch(spark: SparkSession, options: argparse.Namespace) -> None:
     lines = spark.read.schema(REPORT).json(options.reports).cache()
     for name, table in TABLES.items():
         slots(table(reports(lines).dropDuplicates(["id"]))).write.mode("overwrite").parquet(f"{options.tables}/{name}")
-    for repeated in lines.groupBy("id").count().where("count > 1").orderBy("id").collect():
-        say(defect="duplicate", id=repeated.id)
+    content = f.xxhash64(f.to_json(f.struct("*")))  # of the fields of REPORT
+    came = lines.groupBy("id").agg(f.count("*").alias("count"), f.count_distinct(content).alias("contents"))
+    for repeated in came.where("count > 1").orderBy("id").collect():
+        say(defect="duplicate" if repeated.contents == 1 else "contested", id=repeated.id)
     for gap in gaps(spark, lines).collect():
         say(defect="missing", router=gap.router, first=gap.first, last=gap.last)
 
@@ -164,7 +166,7 @@ WITH known AS (
     SELECT known.observer_id, coalesce(named, known.boot_id) AS boot_id, sequence, known.first,
            coalesce(placed.is_start, false) AND known.first = placed.first AS is_start,
            coalesce(followed.last, 0) AS followed,
-           coalesce(max(known.last) OVER (PARTITION BY known.observer_id, sequence ORDER BY known.first, known.last
+           coalesce(max(known.last) OVER (PARTITION BY known.observer_id, sequence ORDER BY known.first, known.start IS NULL, known.last
                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
     FROM known
     JOIN placed ON placed.observer_id = known.observer_id AND placed.boot_id = known.boot_id

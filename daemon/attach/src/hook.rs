@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use tracing::{debug, warn};
 use weir_config::interface::Way;
 use weir_datapath::{Chains, syscall::Hook};
+use weir_system::bounded;
 
 use super::{
     error::AttachError,
@@ -296,7 +297,7 @@ fn owners() -> io::Result<HashMap<u32, u32>> {
         // A process may end during the scan, and so may each of its descriptors.
         let Ok(descriptors) = fs::read_dir(process.path().join("fdinfo")) else { continue };
         for descriptor in descriptors.filter_map(Result::ok) {
-            let Ok(info) = fs::read_to_string(descriptor.path()) else { continue };
+            let Ok(info) = bounded::read_to_string(descriptor.path()) else { continue };
             let program = info.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok());
             if let Some(program) = program {
                 owners.insert(program, pid);

@@ -4,7 +4,9 @@
 //! It looks for rules: chains of nftables, and tables of iptables-legacy. It cannot detect translation by programs or
 //! by cards.
 
-use std::{fmt, fs, io, path::Path};
+use std::{fmt, io, path::Path};
+
+use weir_system::bounded;
 
 use super::netlink;
 
@@ -72,7 +74,7 @@ const TABLES: [(&str, &str); 2] =
 impl Nat {
     /// Asks the kernel.
     pub fn ask() -> Self {
-        Self::judge(netlink::nat_chains(), TABLES.map(|(path, program)| (fs::read_to_string(path), program)))
+        Self::judge(netlink::nat_chains(), TABLES.map(|(path, program)| (bounded::read_to_string(path), program)))
     }
 
     fn judge(chains: io::Result<Vec<String>>, tables: [(io::Result<String>, &str); 2]) -> Self {

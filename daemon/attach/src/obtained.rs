@@ -136,8 +136,9 @@ pub fn reason_for_missing(obtained: Obtained, way: Way, xdp: Option<XdpProgram>)
             format!("likely {} drops or redirects them before weir sees them", describe(xdp)).into()
         }
         (_, Way::Ingress, None) => {
-            "likely the card forwards flows in hardware (offload), or the kernel drops broken frames before weir sees \
-             them"
+            // It may have been there for a part of the window only. A virtual interface has no hardware.
+            "likely another XDP program, which has left the interface since, dropped or redirected them, the kernel \
+             drops broken frames before weir sees them, or a card forwards flows in hardware (offload)"
                 .into()
         }
         (_, Way::Egress, _) => {

@@ -163,8 +163,10 @@ impl Attachments<'_> {
                     }
                     Some(Fate::Gone) => {
                         let is_released = self.released.has(&attachment.name);
-                        log_gone(attachment, &self.rules[attachment.rule], is_released);
                         let ifindex = attachment.present.map_or(0, |present| present.ifindex);
+                        let renamed = self.devices.iter().find(|device| device.ifindex == ifindex);
+                        let renamed = renamed.map(|device| &*device.name).filter(|name| *name != attachment.name);
+                        log_gone(attachment, &self.rules[attachment.rule], is_released, renamed);
                         if !is_released && let Some(departed) = attachment.depart(self.readings.seen_of(slot)) {
                             self.arrivals.depart(ifindex, attachment.way, departed);
                         }
@@ -353,10 +355,12 @@ impl Attachments<'_> {
 }
 
 /// Logs why a direction of an interface is no longer measured.
-fn log_gone(attachment: &Attachment, rule: &Interface, is_released: bool) {
+fn log_gone(attachment: &Attachment, rule: &Interface, is_released: bool, renamed: Option<&str>) {
     let (interface, direction) = (&attachment.name, attachment.way.name());
     if is_released {
         info!(%interface, direction, "detached by `weir detach`");
+    } else if let Some(name) = renamed {
+        warn!(%interface, direction, "the interface was renamed to {name:?}, which no rule of the configuration covers");
     } else if rule.is_default_route() {
         info!(%interface, direction, "no default route leaves by this interface any more, or it is gone");
     } else if rule.is_pattern() {

@@ -4,12 +4,12 @@
 //! processes instead, because a container only sees its own, nor for names of programs, because the kernel shows them
 //! only to root.
 
-use std::{fs, io, os::fd::OwnedFd};
+use std::{io, os::fd::OwnedFd};
 
 use rustix::net::{Protocol, SocketFlags};
 use tracing::debug;
 use weir_datapath::syscall;
-use weir_system::text::visible;
+use weir_system::{bounded, text::visible};
 
 use super::netlink::open_socket;
 
@@ -33,7 +33,7 @@ pub fn show(program: u32) -> io::Result<OwnedFd> {
 
 /// Whether a running weir uses this program.
 pub fn is_weir(program: u32) -> bool {
-    match fs::read_to_string(SOCKETS) {
+    match bounded::read_to_string(SOCKETS) {
         Ok(sockets) => shown(&sockets).any(|shown| shown == program),
         Err(error) => {
             debug!("cannot see which programs are weir's: {error}");

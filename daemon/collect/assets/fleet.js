@@ -23,7 +23,8 @@ function trust({ totals, late, duplicates }) {
     judged(totals.dropped === 0, counted("dropped", totals.dropped), " dropped by senders"),
     h("span", { class: "word" }, counted("reports", totals.reports), several(totals.reports, " report, ", " reports, "), counted("tombstones", totals.tombstones), several(totals.tombstones, " tombstone", " tombstones")),
     h("span", { class: "word" }, counted("again", duplicates.again), " came twice, and stored once"),
-    duplicates.different > 0 ? judged(false, counted("different", duplicates.different), " of these were different the second time") : null,
+    totals.contested > 0 ? judged(false, counted("contested", totals.contested), several(totals.contested, " report", " reports"), " came with two contents: two senders have one identity, or one is forged") : null,
+    duplicates.refused > 0 ? judged(false, counted("refused", duplicates.refused), several(duplicates.refused, " line", " lines"), " refused: see the log") : null,
   ];
 }
 
@@ -54,7 +55,8 @@ function row(one, isLate, now) {
     cell("", "alerts", alerts.length > 0 ? h("b", { class: "bad" }, `! ${alerts.join(", ")}`) : ""),
     cell("n", "reports", number(one.reports, grouped(one.reports), { "data-of": "reports" })),
     cell("n", "missing", number(one.unexplained, one.unexplained > 0 ? h("b", { class: "bad" }, grouped(one.unexplained)) : "0", { "data-of": "unexplained" }),
-      one.dropped > 0 ? [" + ", number(one.dropped, grouped(one.dropped), { "data-of": "dropped" }), " dropped"] : null));
+      one.dropped > 0 ? [" + ", number(one.dropped, grouped(one.dropped), { "data-of": "dropped" }), " dropped"] : null,
+      one.contested > 0 ? h("b", { class: "bad" }, " ! ", number(one.contested, grouped(one.contested), { "data-of": "contested" }), " with two contents") : null));
 }
 
 function table(label, columns, rows, kind) {

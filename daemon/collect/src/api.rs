@@ -27,7 +27,7 @@ use weir_system::privileges;
 
 use super::{
     body::{BODY_BYTES_MAX, BodyError, Packing},
-    keeper::{Checked, Mistake, Refused, StoreHandle, StoreResult},
+    keeper::{Checked, Mistake, Refused, RefusedLines, StoreHandle, StoreResult},
 };
 
 /// Maximum size in bytes of all bodies in memory together.
@@ -214,13 +214,13 @@ async fn forget(body: &mut Body) {
 
 fn answer(kept: Result<StoreResult, Refused>) -> Response {
     match kept {
-        Ok(StoreResult { stored, mistakes, wrong: 0 }) => {
+        Ok(StoreResult { stored, refused: RefusedLines { mistakes, count: 0 } }) => {
             say(StatusCode::OK, &HttpAnswer { stored, error: None, mistakes })
         }
-        Ok(StoreResult { stored, mistakes, wrong }) => {
+        Ok(StoreResult { stored, refused: RefusedLines { mistakes, count } }) => {
             let first =
                 mistakes.first().map_or_else(String::new, |first| format!("line {}: {}", first.line, first.error));
-            let error = if wrong == 1 { first } else { format!("{first} (and {} more lines)", wrong - 1) };
+            let error = if count == 1 { first } else { format!("{first} (and {} more lines)", count - 1) };
             say(StatusCode::BAD_REQUEST, &HttpAnswer { stored, error: Some(error), mistakes })
         }
         Err(refused) => {

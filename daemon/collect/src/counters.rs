@@ -1,5 +1,5 @@
-//! Counts repeated reports since the collector was started. The database does not show them, because it stores each
-//! report once.
+//! Counts repeated and refused lines since the collector was started. The database does not show them, because it
+//! stores each report once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +14,8 @@ pub struct Counters {
     again: AtomicU64,
     /// Those of them with another content.
     different: AtomicU64,
+    /// Lines that were refused.
+    refused: AtomicU64,
 }
 
 /// The same for readers.
@@ -23,12 +25,14 @@ pub struct Duplicates {
     again: u64,
     /// Those of them with another content than the first time.
     different: u64,
+    /// Lines that were refused: they are no report, or exceed a limit.
+    refused: u64,
 }
 
 impl Counters {
     /// Counts a line that was stored, or not.
     pub fn count(&self, before: Before) {
-        if before != Before::Absent {
+        if matches!(before, Before::Same | Before::Other) {
             self.again.fetch_add(1, Ordering::Relaxed);
         }
         if before == Before::Other {
@@ -36,8 +40,15 @@ impl Counters {
         }
     }
 
+    /// Counts lines that were refused.
+    pub fn refuse(&self, lines: u64) {
+        self.refused.fetch_add(lines, Ordering::Relaxed);
+    }
+
     /// The numbers now.
     pub fn read(&self) -> Duplicates {
-        Duplicates { again: self.again.load(Ordering::Relaxed), different: self.different.load(Ordering::Relaxed) }
+        let Self { again, different, refused } = self;
+        let [again, different, refused] = [again, different, refused].map(|count| count.load(Ordering::Relaxed));
+        Duplicates { again, different, refused }
     }
 }

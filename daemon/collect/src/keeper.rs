@@ -8,8 +8,9 @@ use crossbeam::channel::{Receiver, bounded};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
+use weir_report::limits::OBSERVERS_MAX;
 use weir_system::privileges;
-use weir_system::{clock, text::with_causes};
+use weir_system::{clock, numbers::grouped, text::with_causes};
 
 use super::{
     body::{BodyError, Lines, Packing},
@@ -37,10 +38,26 @@ pub struct Mistake {
 pub struct StoreResult {
     /// The ids of all its lines that are in the database now, each once.
     pub stored: Vec<String>,
-    /// The first invalid lines.
+    /// The lines that are not.
+    pub refused: RefusedLines,
+}
+
+/// The lines of a body that are invalid, or for which there is no room.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct RefusedLines {
+    /// The first ones.
     pub mistakes: Vec<Mistake>,
-    /// The number of invalid lines.
-    pub wrong: u64,
+    /// Their number.
+    pub count: u64,
+}
+
+impl RefusedLines {
+    fn add(&mut self, mistake: Mistake) {
+        self.count += 1;
+        if self.mistakes.len() < MISTAKES_MAX {
+            self.mistakes.push(mistake);
+        }
+    }
 }
 
 /// Why nothing of a body was stored.
@@ -106,12 +123,10 @@ impl StoreHandle {
 /// The content of a body, unpacked and parsed. This does not need the database thread.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// The valid lines.
-    lines: Vec<String>,
-    /// The first invalid lines.
-    mistakes: Vec<Mistake>,
-    /// The number of invalid lines.
-    wrong: u64,
+    /// The valid lines, each with its number in the body.
+    lines: Vec<(u64, String)>,
+    /// The invalid lines.
+    refused: RefusedLines,
 }
 
 impl Checked {
@@ -131,18 +146,11 @@ impl Checked {
             }
             let read = str::from_utf8(line).map_err(|error| error.to_string());
             match read.and_then(|text| Line::read(text).map(|_| text)) {
-                Ok(text) => checked.lines.push(text.to_owned()),
-                Err(error) => checked.is_wrong(Mistake { line: number, error }),
+                Ok(text) => checked.lines.push((number, text.to_owned())),
+                Err(error) => checked.refused.add(Mistake { line: number, error }),
             }
         }
         Ok(checked)
-    }
-
-    fn is_wrong(&mut self, mistake: Mistake) {
-        self.wrong += 1;
-        if self.mistakes.len() < MISTAKES_MAX {
-            self.mistakes.push(mistake);
-        }
     }
 }
 
@@ -150,18 +158,27 @@ impl Checked {
 fn keep(store: &mut Store, body: Checked, counters: &Counters) -> Answer {
     let now = clock::now().wall;
     let mut batch = store.begin()?;
-    let Checked { lines, mistakes, wrong } = body;
-    let (mut kept, mut known, mut others) =
-        (StoreResult { mistakes, wrong, ..StoreResult::default() }, HashSet::new(), None);
-    let mut befores = Vec::new();
-    for text in &lines {
+    let Checked { lines, refused } = body;
+    let mut kept = StoreResult { refused, ..StoreResult::default() };
+    let (mut known, mut contested, mut befores) = (HashSet::new(), None, Vec::new());
+    for (number, text) in &lines {
         // The line was parsed successfully before.
         let Ok(line) = Line::read(text) else { continue };
         let before = batch.put(&line, text, now)?;
-        if before == Before::Other {
-            others = Some(line.id().to_owned());
-        }
         befores.push(before);
+        match before {
+            Before::NoRoom => {
+                let error = format!(
+                    "there is no room for another observer: the database has {}. Delete the reports of old ones, or use \
+                     another database",
+                    grouped(OBSERVERS_MAX as u64)
+                );
+                kept.refused.add(Mistake { line: *number, error });
+                continue;
+            }
+            Before::Other => contested = Some(line.id().to_owned()),
+            Before::Absent | Before::Same => {}
+        }
         if !known.contains(line.id()) {
             known.insert(line.id().to_owned());
             kept.stored.push(line.id().to_owned());
@@ -169,14 +186,18 @@ fn keep(store: &mut Store, body: Checked, counters: &Counters) -> Answer {
     }
     batch.commit()?;
     befores.into_iter().for_each(|before| counters.count(before));
-    if let Some(id) = others {
-        warn!("{id:?} arrived again with different content: the first version is kept");
-    }
-    if let Some(Mistake { line, error }) = kept.mistakes.first() {
+    counters.refuse(kept.refused.count);
+    if let Some(id) = contested {
         warn!(
-            wrong = kept.wrong,
+            "{id:?} came again with another content, and the first one is kept: two senders have the same identity, or a \
+             report is forged (`weir collect query contested` lists all)"
+        );
+    }
+    if let Some(Mistake { line, error }) = kept.refused.mistakes.first() {
+        warn!(
+            refused = kept.refused.count,
             stored = kept.stored.len(),
-            "a sender sent something that is not a report: line {line}: {error}"
+            "lines of a sender are refused, such as line {line}: {error}"
         );
     }
     Ok(kept)
@@ -224,19 +245,35 @@ mod tests {
         let folder = Folder::new();
         let mut store = Store::open(&folder.database()).unwrap();
         let (one, two, gone) = (report("a", 1, None), report("a", 2, None), tombstone("a", 3, 9, "damaged"));
-        let StoreResult { stored, mistakes, wrong } =
+        let StoreResult { stored, refused: RefusedLines { mistakes, count } } =
             kept(&mut store, &["", &one, "garbage", &two, "{}", " ", &gone, &one]);
         assert_eq!(stored, ["7f/a/1", "7f/a/2", "7f/a/3-9"], "each once");
-        assert_eq!((wrong, mistakes[0].line, mistakes[1].line), (2, 3, 5));
+        assert_eq!((count, mistakes[0].line, mistakes[1].line), (2, 3, 5));
         assert_eq!(mistakes[1].error, "`schema` is missing");
         let again = kept(&mut store, &[&two]);
         assert_eq!(again, StoreResult { stored: vec!["7f/a/2".to_owned()], ..StoreResult::default() }, "it is there");
         assert_eq!(kept(&mut store, &[]), StoreResult::default());
         let not_text = Bytes::from_static(b"\xff\xfe\n");
-        assert_eq!(take(&mut store, &not_text, Packing::None).unwrap().wrong, 1);
+        assert_eq!(take(&mut store, &not_text, Packing::None).unwrap().refused.count, 1);
         let many = vec!["x"; 100];
-        let StoreResult { mistakes, wrong, .. } = kept(&mut store, &many);
-        assert_eq!((mistakes.len(), wrong), (MISTAKES_MAX, 100));
+        let RefusedLines { mistakes, count } = kept(&mut store, &many).refused;
+        assert_eq!((mistakes.len(), count), (MISTAKES_MAX, 100));
+    }
+
+    #[test]
+    fn an_observer_without_room_is_refused_and_counted() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        store.limit_observers(1);
+        let (one, other, counters) =
+            (report("a", 1, None), report("a", 1, None).replace("7f", "80"), Counters::default());
+        let body = Bytes::from([&*one, &*other, "{}"].join("\n"));
+        let kept = keep(&mut store, Checked::read(&body, Packing::None).unwrap(), &counters).unwrap();
+        assert_eq!((kept.stored, kept.refused.count), (vec!["7f/a/1".to_owned()], 2));
+        let [_, no_room] = &kept.refused.mistakes[..] else { panic!() };
+        assert!(no_room.line == 2 && no_room.error.starts_with("there is no room for another observer"));
+        let counted = serde_json::to_value(counters.read()).unwrap();
+        assert_eq!(counted, serde_json::json!({"again": 0, "different": 0, "refused": 2}));
     }
 
     #[test]

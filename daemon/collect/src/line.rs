@@ -4,16 +4,14 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use weir_report::{self as report, TOMBSTONE_SCHEMA};
+use weir_report::{
+    self as report, Content, TOMBSTONE_SCHEMA,
+    limits::{LINE_BYTES_MAX, NAME_BYTES_MAX, check_name, check_seq},
+};
 use weir_system::text::short;
 
-/// Maximum bytes of an id, or of a part of it.
-const ID_BYTES_MAX: usize = 256;
-/// Maximum nesting of lists and objects. A report has some ten levels. JSON parsers, including those of databases, have
-/// their own limits, and would then fail on every row.
-const DEPTH_MAX: usize = 64;
-/// `SQLite` integers are signed.
-const NUMBER_MAX: u64 = i64::MAX as u64;
+/// Maximum bytes of the id of a report: that of its observer, its run and its number.
+const ID_BYTES_MAX: usize = 3 * NAME_BYTES_MAX;
 
 /// The content of a line.
 #[derive(Debug, PartialEq, Eq)]
@@ -129,9 +127,10 @@ impl<'l> Line<'l> {
         if !text.trim_ascii_start().starts_with('{') {
             return Err(format!("{:?} is not a JSON object", short(text)));
         }
-        if !is_shallow(text) {
-            return Err(format!("lists and objects are nested more than {DEPTH_MAX} levels deep"));
+        if text.len() > LINE_BYTES_MAX {
+            return Err(format!("the line is longer than {} MiB, so it is no report", LINE_BYTES_MAX >> 20));
         }
+        Content::read(text)?;
         let fields: Fields<'l> = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match fields.schema.as_deref() {
             Some(report::SCHEMA) => fields.report().map(Self::Report),
@@ -142,6 +141,14 @@ impl<'l> Line<'l> {
                 report::SCHEMA
             )),
             None => Err(missing("schema")),
+        }
+    }
+
+    /// Its observer.
+    pub const fn observer(&self) -> &ObserverFields<'l> {
+        match self {
+            Self::Report(report) => &report.observer,
+            Self::Tombstone(tombstone) => &tombstone.observer,
         }
     }
 
@@ -167,8 +174,12 @@ impl<'l> Fields<'l> {
             ));
         }
         let window = self.window.ok_or_else(|| missing("window"))?;
-        if self.previous.as_ref().is_some_and(|previous| previous.len() > 3 * ID_BYTES_MAX) {
-            return Err(format!("`previous` is longer than {} bytes", 3 * ID_BYTES_MAX));
+        // Databases know no other times, and the order of times is that of their texts.
+        if window.start < Timestamp::UNIX_EPOCH || window.end < window.start {
+            return Err("the window begins before 1970, or ends before it begins".to_owned());
+        }
+        if self.previous.as_ref().is_some_and(|previous| previous.len() > ID_BYTES_MAX) {
+            return Err(format!("`previous` is longer than {ID_BYTES_MAX} bytes"));
         }
         let sum = |of: fn(&TotalsFields) -> u64| self.totals.as_ref().and_then(|totals| i64::try_from(of(totals)).ok());
         Ok(ReportLine {
@@ -207,9 +218,7 @@ impl<'l> Fields<'l> {
                 short(&expected)
             ));
         }
-        if reason.len() > ID_BYTES_MAX {
-            return Err(format!("`reason` is longer than {ID_BYTES_MAX} bytes"));
-        }
+        check_name("reason", &reason)?;
         Ok(TombstoneLine { id, observer, first_seq, last_seq, reports: number("reports", reports)?, reason })
     }
 }
@@ -221,35 +230,21 @@ fn identity<'l>(
     let id = id.ok_or_else(|| missing("id"))?;
     let observer = observer.ok_or_else(|| missing("observer"))?;
     for (name, part) in [("observer.id", &observer.id), ("observer.boot_id", &observer.boot_id)] {
-        if part.is_empty() || part.len() > ID_BYTES_MAX || part.contains('/') {
-            return Err(format!("{name} {:?} is empty, too long, or has a slash", short(part)));
+        check_name(name, part)?;
+        if part.is_empty() || part.contains('/') {
+            return Err(format!("{name} {:?} is empty, or has a slash", short(part)));
         }
+    }
+    for (name, text) in [("observer.name", &observer.name), ("observer.site", &observer.site)] {
+        text.as_ref().map_or(Ok(()), |text| check_name(name, text))?;
     }
     Ok((id, observer))
 }
 
 fn number(name: &str, value: u64) -> Result<i64, String> {
-    i64::try_from(value).map_err(|_| format!("{name} {value} is above {NUMBER_MAX}"))
-}
-
-/// Whether a JSON text stays within the maximum nesting.
-fn is_shallow(text: &str) -> bool {
-    let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
-    for byte in text.bytes() {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_text => is_escaped = true,
-            b'"' => is_text = !is_text,
-            _ if is_text => {}
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > DEPTH_MAX {
-            return false;
-        }
-    }
-    true
+    check_seq(name, value)?;
+    // SQLite's integers are signed.
+    Ok(value.cast_signed())
 }
 
 fn missing(name: &str) -> String {
@@ -317,7 +312,7 @@ mod tests {
         says(&changed("/observer/seq", (-1).into()), "invalid value");
         says(&changed("/window/end", "yesterday".into()), "year");
         let huge = changed("/observer/seq", u64::MAX.into()).replace("b41d/42", &format!("b41d/{}", u64::MAX));
-        says(&huge, "is above 9223372036854775807");
+        says(&huge, "no weir has sent 18446744073709551615 reports (`observer.seq`)");
         let says_of_tombstone = |from: &str, to: &str, part| says(&TOMBSTONE.replace(from, to), part);
         says_of_tombstone("\"first_seq\":40", "\"first_seq\":43", "is before first_seq");
         says_of_tombstone("\"reports\":3", "\"reports\":4", "at most 3");
@@ -328,6 +323,7 @@ mod tests {
 
     #[test]
     fn the_nesting_of_a_report_has_a_limit() {
+        use weir_report::limits::DEPTH_MAX;
         let with = |depth: usize| {
             let deep = "[".repeat(depth) + "\"]\\\"[\"" + &"]".repeat(depth);
             REPORT.trim_end().strip_suffix('}').unwrap().to_owned() + ",\"later\":" + &deep + "}"
@@ -335,6 +331,45 @@ mod tests {
         assert!(Line::read(&with(DEPTH_MAX - 1)).is_ok());
         for depth in [DEPTH_MAX, 200_000] {
             assert!(Line::read(&with(depth)).unwrap_err().contains("more than 64 levels"));
+        }
+    }
+
+    #[test]
+    fn every_text_of_a_report_has_a_limit() {
+        let says = |pointer: &str, bytes: usize, part: &str| {
+            let mut report: serde_json::Value = serde_json::from_str(REPORT).unwrap();
+            *report.pointer_mut(pointer).unwrap() = "x".repeat(bytes).into();
+            let error = Line::read(&report.to_string()).unwrap_err();
+            assert!(error.contains(part) && error.len() < 300, "{error:?} does not say {part:?}");
+        };
+        for (pointer, field) in [
+            ("/observer/id", "observer.id"),
+            ("/observer/boot_id", "observer.boot_id"),
+            ("/observer/name", "observer.name"),
+            ("/observer/site", "observer.site"),
+        ] {
+            says(pointer, 256, &format!("`{field}` is longer than 255 bytes"));
+            says(pointer, 10 << 20, "is longer than");
+        }
+        says("/previous", 10 << 20, "is longer than");
+        for (pointer, field) in [("/interfaces/0/name", "name"), ("/top/sources/0/src_ip", "src_ip")] {
+            says(pointer, 10 << 20, &format!("the text of `{field}` is longer than 65536 bytes"));
+        }
+        let long = TOMBSTONE.replace("spool_full", &"x".repeat(256));
+        assert!(Line::read(&long).unwrap_err().contains("`reason` is longer than 255 bytes"));
+        let name = REPORT.replacen("\"totals\"", &format!("\"{}\":1,\"totals\"", "x".repeat(10 << 20)), 1);
+        assert!(Line::read(&name).unwrap_err().contains("the name of a field is longer than 255 bytes"));
+        let spaces = format!("{}{}", REPORT.trim_end(), " ".repeat(LINE_BYTES_MAX));
+        assert!(Line::read(&spaces).unwrap_err().contains("longer than 16 MiB"));
+    }
+
+    #[test]
+    fn a_window_that_no_database_can_order_is_refused() {
+        for (from, to) in
+            [("2026-11-20T08:00:00", "-000100-11-20T08:00:00"), ("2026-11-20T08:00:00", "2027-11-20T08:00:00")]
+        {
+            let error = Line::read(&REPORT.replacen(from, to, 1)).unwrap_err();
+            assert!(error.contains("begins before 1970, or ends before it begins"), "{to}: {error}");
         }
     }
 

@@ -44,7 +44,8 @@ WITH spans AS ( -- Consecutive reports of a run.
     SELECT known.observer_id, coalesce(named, known.boot_id) AS boot_id, sequence, known.first,
            coalesce(placed.is_start, false) AND known.first = placed.first AS is_start,
            coalesce(followed.last, 0) AS followed,
-           coalesce(max(known.last) OVER (PARTITION BY known.observer_id, sequence ORDER BY known.first, known.last
+           coalesce(max(known.last) OVER (PARTITION BY known.observer_id, sequence
+                                          ORDER BY known.first, known.start IS NULL, known.last
                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
     FROM known
     JOIN placed ON placed.observer_id = known.observer_id AND placed.boot_id = known.boot_id

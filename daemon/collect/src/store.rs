@@ -4,6 +4,7 @@
 //! meanwhile.
 
 use std::{
+    collections::HashSet,
     fs::{self, OpenOptions},
     io,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
@@ -15,6 +16,8 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use rustix::fs::OFlags;
 use weir_system::plain_file;
+
+use weir_report::{Content, limits::OBSERVERS_MAX};
 
 use super::line::{Line, ReportLine, TombstoneLine, sortable};
 
@@ -60,6 +63,33 @@ CREATE TABLE tombstones (
 ) STRICT;
 CREATE INDEX tombstones_by_observer ON tombstones (observer_id, boot_id, first_seq);
 ";
+
+/// Ids of which another report or tombstone came than the one that is stored. Databases of earlier versions do not have
+/// it until a collector opens them.
+const CONTESTED: &str = "
+CREATE TABLE IF NOT EXISTS contested (
+    id            TEXT PRIMARY KEY,
+    observer_id   TEXT NOT NULL,
+    first_at      TEXT NOT NULL,
+    last_at       TEXT NOT NULL,
+    arrivals      INTEGER NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS contested_by_observer ON contested (observer_id);
+";
+
+/// All observers. Each is found by an index, so their reports are not read.
+pub const OBSERVERS: &str = "
+WITH RECURSIVE of_reports (observer) AS (
+    SELECT min(observer_id) FROM reports UNION ALL
+    SELECT (SELECT min(observer_id) FROM reports WHERE observer_id > observer) FROM of_reports
+    WHERE observer IS NOT NULL
+), of_tombstones (observer) AS (
+    SELECT min(observer_id) FROM tombstones UNION ALL
+    SELECT (SELECT min(observer_id) FROM tombstones WHERE observer_id > observer) FROM of_tombstones
+    WHERE observer IS NOT NULL
+)
+SELECT observer FROM of_reports WHERE observer IS NOT NULL UNION
+SELECT observer FROM of_tombstones WHERE observer IS NOT NULL";
 
 /// What is missing, for dashboards: what [`weir_report::arrivals`] finds, in SQL. Tests compare both.
 const MISSING: &str = include_str!("missing.sql");
@@ -118,6 +148,14 @@ pub struct Store {
     path: PathBuf,
     /// Device and inode.
     file: (u64, u64),
+    observers: Observers,
+}
+
+/// The observers that the database has, or had.
+#[derive(Debug)]
+struct Observers {
+    known: HashSet<String>,
+    most: usize,
 }
 
 /// Whether a line was in the database before.
@@ -127,8 +165,10 @@ pub enum Before {
     Absent,
     /// It was there.
     Same,
-    /// A different text with the same id was there, and is kept.
+    /// A different report or tombstone with the same id was there, and is kept.
     Other,
+    /// It was not there, and there is no room for its observer.
+    NoRoom,
 }
 
 impl Store {
@@ -157,9 +197,11 @@ impl Store {
             transaction.pragma_update(None, "user_version", VERSION).map_err(says)?;
         }
         transaction.execute_batch(MISSING).map_err(says)?;
+        transaction.execute_batch(CONTESTED).map_err(says)?;
+        let observers = Observers { known: Observers::read(&transaction).map_err(says)?, most: OBSERVERS_MAX };
         transaction.commit().map_err(says)?;
         let file = identity(path).map_err(|cause| StoreError::Make { path: path.to_owned(), cause })?;
-        Ok(Self { connection, path: path.to_owned(), file })
+        Ok(Self { connection, path: path.to_owned(), file, observers })
     }
 
     /// The numbers of stored reports and tombstones.
@@ -186,11 +228,17 @@ impl Store {
         if identity(&self.path).ok() != Some(self.file) {
             return Err(StoreError::Moved(self.path.clone()));
         }
-        let path = &self.path;
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let Self { connection, path, file: _, observers } = self;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate);
         transaction
-            .map(|transaction| Batch { transaction, path })
+            .map(|transaction| Batch { transaction, path, observers, are_current: false })
             .map_err(|cause| StoreError::Sqlite { path: path.clone(), cause })
+    }
+
+    /// Limits the number of observers.
+    #[cfg(test)]
+    pub(super) fn limit_observers(&mut self, most: usize) {
+        self.observers.most = most;
     }
 
     /// Limits how long to wait for locks of other processes.
@@ -204,14 +252,23 @@ impl Store {
     }
 }
 
+impl Observers {
+    fn read(connection: &Connection) -> rusqlite::Result<HashSet<String>> {
+        connection.prepare(OBSERVERS)?.query_map([], |row| row.get(0))?.collect()
+    }
+}
+
 /// A transaction.
 pub struct Batch<'s> {
     transaction: Transaction<'s>,
     path: &'s Path,
+    observers: &'s mut Observers,
+    /// Whether the observers were read again in this transaction.
+    are_current: bool,
 }
 
 impl Batch<'_> {
-    /// Stores a line, unless its id is already there.
+    /// Stores a line, unless its id is already there, or it is of an observer for which there is no room.
     ///
     /// # Errors
     ///
@@ -222,6 +279,9 @@ impl Batch<'_> {
 
     fn try_put(&mut self, line: &Line<'_>, text: &str, now: Timestamp) -> rusqlite::Result<Before> {
         let now = sortable(now);
+        if !self.has_room(&line.observer().id)? {
+            return Ok(Before::NoRoom);
+        }
         let (stored, known) = match line {
             Line::Report(ReportLine { id, observer, seq, previous, window_start, window_end, packets, bytes }) => {
                 let mut insert = self.transaction.prepare_cached(
@@ -244,7 +304,7 @@ impl Batch<'_> {
                     now,
                     text
                 ])?;
-                (stored, "SELECT report = ?2 FROM reports WHERE id = ?1")
+                (stored, "SELECT report FROM reports WHERE id = ?1")
             }
             Line::Tombstone(TombstoneLine { id, observer, first_seq, last_seq, reports, reason }) => {
                 let mut insert = self.transaction.prepare_cached(
@@ -262,15 +322,37 @@ impl Batch<'_> {
                     now,
                     text
                 ])?;
-                (stored, "SELECT tombstone = ?2 FROM tombstones WHERE id = ?1")
+                (stored, "SELECT tombstone FROM tombstones WHERE id = ?1")
             }
         };
         if stored == 1 {
             return Ok(Before::Absent);
         }
-        let same: bool =
-            self.transaction.prepare_cached(known)?.query_row(params![line.id(), text], |row| row.get(0))?;
-        Ok(if same { Before::Same } else { Before::Other })
+        let known: String = self.transaction.prepare_cached(known)?.query_row([line.id()], |row| row.get(0))?;
+        if known == text || Content::read(&known).ok() == Content::read(text).ok() {
+            return Ok(Before::Same);
+        }
+        let mut contest = self.transaction.prepare_cached(
+            "INSERT INTO contested (id, observer_id, first_at, last_at, arrivals) VALUES (?1, ?2, ?3, ?3, 1) \
+             ON CONFLICT (id) DO UPDATE SET last_at = excluded.last_at, arrivals = arrivals + 1",
+        )?;
+        contest.execute(params![line.id(), line.observer().id, now])?;
+        Ok(Before::Other)
+    }
+
+    /// Whether there is room for this observer.
+    fn has_room(&mut self, id: &str) -> rusqlite::Result<bool> {
+        let is_full = |observers: &Observers| !observers.known.contains(id) && observers.known.len() >= observers.most;
+        // Somebody may have deleted the reports of others.
+        if is_full(self.observers) && !self.are_current {
+            self.observers.known = Observers::read(&self.transaction)?;
+            self.are_current = true;
+        }
+        let has_room = !is_full(self.observers);
+        if has_room && !self.observers.known.contains(id) {
+            self.observers.known.insert(id.to_owned());
+        }
+        Ok(has_room)
     }
 
     /// Commits the transaction to disk.
@@ -359,10 +441,11 @@ pub(super) mod tests {
     pub(crate) fn report(boot: &str, seq: u64, previous: Option<&str>) -> String {
         let previous = previous.map_or_else(String::new, |id| format!(r#""previous":"{id}","#));
         format!(
-            r#"{{"schema":"weir.report/1","id":"7f/{boot}/{seq}",{previous}"observer":{{"id":"7f","boot_id":"{boot}","seq":{seq},"name":"edge-1"}},"window":{{"start":"2026-11-20T{:02}:{:02}:{:02}Z","end":"2026-11-20T09:00:00Z"}},"totals":{{"packets":3,"bytes":300}}}}"#,
+            r#"{{"schema":"weir.report/1","id":"7f/{boot}/{seq}",{previous}"observer":{{"id":"7f","boot_id":"{boot}","seq":{seq},"name":"edge-1"}},"window":{{"start":"2026-11-20T{:02}:{:02}:{:02}Z","end":"2026-11-20T{:02}:00:00Z"}},"totals":{{"packets":3,"bytes":300}}}}"#,
             8 + (boot.as_bytes()[0] - b'a'),
             seq / 60 % 60,
-            seq % 60
+            seq % 60,
+            9 + (boot.as_bytes()[0] - b'a'),
         )
     }
 
@@ -394,15 +477,39 @@ pub(super) mod tests {
         assert_eq!(put(&mut store, &lines), [Before::Absent; 2]);
         assert_eq!(put(&mut store, &lines), [Before::Same; 2]);
         let other = [lines[0].replace("edge-1", "edge-2"), lines[1].replace("spool_full", "too_old")];
+        let copies = lines.clone().map(|line| line.replacen(":", " : ", 1));
+        assert_eq!(put(&mut store, &copies), [Before::Same; 2], "a program between may write it otherwise");
         assert_eq!(put(&mut store, &other), [Before::Other; 2]);
         drop(store);
         let store = Store::open(&folder.database()).unwrap();
         assert_eq!(store.counts().unwrap(), Counts { reports: 1, tombstones: 1 });
+        let contested = "SELECT group_concat(id || ' ' || arrivals, ', ' ORDER BY id) FROM contested";
+        let contested: String = store.connection.query_row(contested, [], |row| row.get(0)).unwrap();
+        assert_eq!(contested, "7f/a/1 1, 7f/a/2-3 1");
         let kept = "SELECT (SELECT report FROM reports) || (SELECT tombstone FROM tombstones)";
         let kept: String = store.connection.query_row(kept, [], |row| row.get(0)).unwrap();
         assert_eq!(kept, lines.concat(), "as it came first");
         let mode = fs::metadata(folder.database()).unwrap().mode() & 0o777;
         assert_eq!(mode & !MODE, 0, "{mode:o}");
+    }
+
+    #[test]
+    fn only_so_many_observers_are_stored() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        store.limit_observers(2);
+        let [one, two, three] = ["7f", "80", "81"].map(|id| report("a", 1, None).replace("7f", id));
+        let of_three = tombstone("a", 2, 3, "too_old").replace("7f", "81");
+        let all =
+            [one.clone(), two, three.clone(), of_three, one.replace("a/1", "a/2").replace("\"seq\":1", "\"seq\":2")];
+        let stored = [Before::Absent, Before::Absent, Before::NoRoom, Before::NoRoom, Before::Absent];
+        assert_eq!(put(&mut store, &all), stored);
+        let other = Connection::open(folder.database()).unwrap();
+        other.execute("DELETE FROM reports WHERE observer_id = '7f'", []).unwrap();
+        assert_eq!(put(&mut store, &[three]), [Before::Absent]);
+        drop(store);
+        let store = Store::open(&folder.database()).unwrap();
+        assert_eq!(store.observers.known, ["80", "81"].map(str::to_owned).into());
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The CPUs of the machine, present and possible, and the sizes of the maps for each of them.
 
-use std::{fs, io};
+use std::io;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
 use weir_common::control::CPUS_MAX;
+use weir_system::bounded;
 
 use super::error::KernelError;
 
@@ -118,7 +119,7 @@ pub fn online_cpus() -> Result<Vec<u32>, KernelError> {
 }
 
 fn read(path: &str) -> io::Result<Vec<u32>> {
-    let text = fs::read_to_string(path)?;
+    let text = bounded::read_to_string(path)?;
     numbers(text.trim_end()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
 }
 

@@ -7,9 +7,8 @@
 //!
 //! The format is described in the kernel's `Documentation/bpf/btf.rst`.
 
-use std::fs;
-
 use weir_common::control::placeholder::{FLAGS, HAS_FRAGMENTS, KERNEL_CONTEXT};
+use weir_system::bounded;
 
 /// What the two instructions need that take the place of [`KERNEL_CONTEXT`] and [`FLAGS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub struct PacketFlags {
 impl PacketFlags {
     /// Those of the running kernel. `None` if it has no such function, or does not say where the flags are.
     pub fn of_this_kernel() -> Option<Self> {
-        Self::find(&Types::new(&fs::read("/sys/kernel/btf/vmlinux").ok()?)?)
+        Self::find(&Types::new(&bounded::read("/sys/kernel/btf/vmlinux").ok()?)?)
     }
 
     fn find(types: &Types<'_>) -> Option<Self> {

@@ -228,6 +228,9 @@ pub enum What {
     Gap,
     /// Reports that the sender had to drop.
     Tombstone,
+    /// Numbers of which two different reports, or two different tombstones, arrived: two senders have the same
+    /// identity, or one of the reports is forged. The first one counts.
+    Contested,
     /// Reports that arrived again.
     Duplicate,
     /// Reports that arrived after later ones.
@@ -257,6 +260,7 @@ impl What {
         match self {
             Self::Gap => "missing",
             Self::Tombstone => "dropped by the sender",
+            Self::Contested => "two different ones",
             Self::Duplicate => "came twice",
             Self::Late => "late",
             Self::SpansWindows => "spans two windows",

@@ -3,21 +3,25 @@
 use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
-use weir_report::arrivals::{Arrival, Arrivals as Known, RUNS_MAX, SILENT_RUNS_MAX, Sent, Status};
+use weir_report::arrivals::{Arrival, Arrivals as Known, Limits, Sent, Status};
 
 use crate::{
     answer::{Defect, What},
     line::{Report, Tombstone},
 };
 
-/// The most ranges of missing reports that are named for an observer.
+/// The most ranges of missing reports, and of contested ones, that are named for an observer.
 const RANGES_SHOWN: usize = 5;
 
 /// The most ranges of reports and tombstones of all observers that are known one by one after [`Arrivals::settle`]:
 /// some 100 MB.
 const PIECES_MAX: usize = 1 << 20;
-/// The most of one observer, and the least that each may have.
-const PIECES_OF_ONE: std::ops::RangeInclusive<usize> = 64..=4_096;
+/// The most contents of reports of all observers: some 100 MB.
+const CONTENTS_MAX: usize = 1 << 21;
+/// The most of one observer.
+const OF_ONE: Limits = Limits { runs: 64, pieces: 4_096, contents: 1 << 16 };
+/// The least pieces and contents that each observer may have.
+const LEAST_OF_ONE: usize = 64;
 
 /// The reports of all observers.
 #[derive(Debug, Default)]
@@ -35,7 +39,7 @@ impl Labels {
 }
 
 /// Those of one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Observer {
     name: String,
     known: Known<Timestamp>,
@@ -44,6 +48,13 @@ struct Observer {
     forgotten: u64,
     /// When its latest window began, and the run of that.
     latest: Option<(Timestamp, String)>,
+}
+
+impl Default for Observer {
+    fn default() -> Self {
+        let (name, duplicates, late, forgotten, latest) = Default::default();
+        Self { name, known: Known::new(OF_ONE), duplicates, late, forgotten, latest }
+    }
 }
 
 impl Arrivals {
@@ -56,6 +67,7 @@ impl Arrivals {
             boot_id: &report.sender.boot_id,
             seq: report.sender.seq,
             previous: report.previous.as_deref(),
+            content: report.content,
             start: report.start,
         };
         let is_after = observer.known.highest(sent.boot_id).is_some_and(|highest| sent.seq < highest);
@@ -65,14 +77,11 @@ impl Arrivals {
                 observer.duplicates += 1;
                 return false;
             }
+            Arrival::Other => return false,
             Arrival::Forgotten => {
                 observer.forgotten += 1;
                 return false;
             }
-        }
-        // To forget many runs at once takes long.
-        if observer.known.runs() > 2 * RUNS_MAX + SILENT_RUNS_MAX {
-            observer.known.settle(*PIECES_OF_ONE.end());
         }
         let latest = (report.start, report.sender.boot_id.clone());
         // Within a run by number, because the clock may have been set back.
@@ -99,8 +108,9 @@ impl Arrivals {
     /// Forgets the oldest runs and reports one by one, so that the memory is bounded. What is missing of them stays
     /// missing, also if it comes later.
     pub fn settle(&mut self) {
-        let room = (PIECES_MAX / self.0.len().max(1)).clamp(*PIECES_OF_ONE.start(), *PIECES_OF_ONE.end());
-        self.0.values_mut().for_each(|observer| observer.known.settle(room));
+        let [pieces, contents] = [(PIECES_MAX, OF_ONE.pieces), (CONTENTS_MAX, OF_ONE.contents)]
+            .map(|(all, of_one)| (all / self.0.len().max(1)).clamp(LEAST_OF_ONE, of_one));
+        self.0.values_mut().for_each(|observer| observer.known.settle(pieces, contents));
     }
 
     /// What each observer is called: its name, with its identity if another observer has the same name.
@@ -131,19 +141,17 @@ impl Observer {
     fn defects(&self, id: &str, labels: &Labels) -> Vec<Defect> {
         let defect =
             |what, reports, detail| Defect { what, observer: id.to_owned(), name: labels.of(id), reports, detail };
-        let (settled, gaps) = (self.known.settled(), self.known.gaps());
-        let mut missing = settled.clone();
-        gaps.iter().for_each(|gap| missing.add(gap));
+        let (settled, gaps, missing) = (self.known.settled(), self.known.gaps(), self.known.missing());
         let mut all = Vec::new();
         if missing.unexplained > 0 {
             let unexplained = gaps.iter().filter(|gap| gap.status == Status::Unexplained);
-            let more = unexplained.clone().count().saturating_sub(RANGES_SHOWN);
-            let shown = unexplained.take(RANGES_SHOWN);
-            let mut ranges: Vec<String> =
-                shown.map(|gap| format!("{}/{}-{}", gap.boot_id, gap.first, gap.last)).collect();
-            ranges.extend((more > 0).then(|| format!("and {more} more ranges")));
-            ranges.extend((settled.unexplained > 0).then(|| "and earlier ones".to_owned()));
-            all.push(defect(What::Gap, missing.unexplained, ranges.join(", ")));
+            let ranges = unexplained.map(|gap| (&*gap.boot_id, gap.first, gap.last));
+            all.push(defect(What::Gap, missing.unexplained, named(ranges, settled.unexplained > 0)));
+        }
+        if missing.contested > 0 {
+            let ranges = named(self.known.contested(), settled.contested > 0);
+            let detail = format!("{ranges}: two senders have this identity, or a report is forged; the first counts");
+            all.push(defect(What::Contested, missing.contested, detail));
         }
         for (reason, reports) in missing.dropped {
             all.push(defect(What::Tombstone, reports, reason));
@@ -162,6 +170,16 @@ impl Observer {
     }
 }
 
+/// The first of these ranges of numbers.
+fn named<'r>(ranges: impl Iterator<Item = (&'r str, u64, u64)>, has_earlier: bool) -> String {
+    let mut ranges = ranges.map(|(boot_id, first, last)| format!("{boot_id}/{first}-{last}"));
+    let mut shown: Vec<String> = ranges.by_ref().take(RANGES_SHOWN).collect();
+    let more = ranges.count();
+    shown.extend((more > 0).then(|| format!("and {more} more ranges")));
+    shown.extend(has_earlier.then(|| "and earlier ones".to_owned()));
+    shown.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
 
@@ -177,6 +195,7 @@ mod tests {
         Report {
             sender: sender(boot_id, seq),
             previous: previous.map(|(boot_id, seq)| format!("7f/{boot_id}/{seq}")),
+            content: Default::default(),
             start: at(10 * seq as i64),
             end: at(10 * seq as i64 + 10),
             seen: Default::default(),
@@ -216,6 +235,26 @@ mod tests {
             ]
         );
         assert_eq!(["7f", "80"].map(|id| arrivals.labels().of(id)), ["edge-1", "80"]);
+    }
+
+    #[test]
+    fn two_different_reports_of_one_number_are_named_and_copies_are_duplicates() {
+        let mut arrivals = Arrivals::default();
+        let other = |seq| {
+            let content = weir_report::Content::read("1").unwrap();
+            Report { content, ..report("b", seq, None) }
+        };
+        let added = [report("b", 1, None), report("b", 2, None), report("b", 2, None), other(2), other(2), other(1)];
+        assert_eq!(added.map(|report| arrivals.add(&report)), [true, true, false, false, false, false]);
+        let [contested, duplicate] = &shown(&arrivals)[..] else { panic!() };
+        assert_eq!((contested.0, contested.1), (What::Contested, 2));
+        assert!(contested.2.starts_with("b/1-2: two senders"), "{contested:?}");
+        assert_eq!((duplicate.0, duplicate.1), (What::Duplicate, 1));
+        arrivals.add_tombstone(&tombstone("b", 3, 4));
+        arrivals.add_tombstone(&tombstone("b", 3, 4));
+        assert_eq!(shown(&arrivals)[0].1, 2);
+        arrivals.add_tombstone(&Tombstone { reason: "too_old".to_owned(), ..tombstone("b", 3, 4) });
+        assert_eq!(shown(&arrivals)[0].1, 4);
     }
 
     #[test]
@@ -266,7 +305,6 @@ mod tests {
             let (boot_id, seq) = (format!("{run:04}"), 2 * run + 2);
             assert!(arrivals.add(&report(&boot_id, seq, Some((&boot_id, seq - 1)))));
         }
-        assert!(arrivals.0["7f"].known.runs() <= 2 * RUNS_MAX + SILENT_RUNS_MAX);
         assert_eq!(
             shown(&arrivals).iter().map(|(what, reports, _)| (*what, *reports)).collect::<Vec<_>>(),
             [(What::Gap, 999)]
@@ -276,13 +314,13 @@ mod tests {
     #[test]
     fn a_report_that_comes_when_those_of_its_time_are_forgotten_is_named() {
         let mut arrivals = Arrivals::default();
-        let numbers = (0..2 * *PIECES_OF_ONE.end() as u64).map(|nth| 2 * nth);
+        let numbers = (0..2 * OF_ONE.pieces as u64).map(|nth| 2 * nth);
         numbers.for_each(|seq| _ = arrivals.add(&report("b", seq, None)));
         arrivals.settle();
         assert!(!arrivals.add(&report("b", 3, None)));
         let last = shown(&arrivals).pop().unwrap();
         assert_eq!((last.0, last.1), (What::LeftOut, 1));
-        let missing = 2 * *PIECES_OF_ONE.end() as u64 - 1;
+        let missing = 2 * OF_ONE.pieces as u64 - 1;
         assert_eq!((shown(&arrivals)[0].0, shown(&arrivals)[0].1), (What::Gap, missing), "it stays missing");
     }
 

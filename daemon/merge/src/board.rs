@@ -384,6 +384,7 @@ mod tests {
     /// A report of ten seconds from this second on, with 100 packets.
     fn report(router: &str, second: i64) -> Parsed {
         Parsed::Report(Box::new(Report {
+            content: Default::default(),
             sender: Sender {
                 id: format!("id of {router}"),
                 boot_id: "b".to_owned(),
@@ -534,7 +535,8 @@ mod tests {
         let sum = |what| defects.iter().filter(|one| one.what == what).map(|one| one.reports).sum::<u64>();
         assert_eq!((sum(What::Gap), sum(What::Duplicate)), (missing, twice));
         let described = format!("{:?}", board.merger);
-        assert!(described.len() < 100_000, "{} bytes", described.len());
+        // Most of it are the contents of the last reports.
+        assert!(described.len() < 2_000_000, "{} bytes", described.len());
         for nth in 0..2 * ROUTERS_MAX {
             board.add(report(&nth.to_string(), 300_000), at(300_010));
         }

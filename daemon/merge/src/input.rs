@@ -15,11 +15,12 @@ use std::{
 use flate2::bufread::MultiGzDecoder;
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
+use weir_report::limits::LINE_BYTES_MAX;
 
 /// Standard input, as a file.
 pub const STDIN: &str = "-";
-/// The most bytes of a line: a report with the largest sketches has less.
-pub const LINE_MAX: u64 = 16 << 20;
+/// The most bytes of a line.
+pub const LINE_MAX: u64 = LINE_BYTES_MAX as u64;
 /// The lines that are read ahead have no more bytes than this and one more line.
 const READ_AHEAD: usize = 16 << 20;
 /// How a file begins that is packed by gzip.

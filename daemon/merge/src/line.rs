@@ -7,7 +7,8 @@ use serde::Deserialize;
 use weir_common::ledger::Tally;
 use weir_config::view::ViewKey;
 use weir_report::{
-    Account, Part, SCHEMA, Sketches, TOMBSTONE_SCHEMA, asked,
+    Account, Content, Part, SCHEMA, Sketches, TOMBSTONE_SCHEMA, asked,
+    limits::{NAME_BYTES_MAX, check_name, check_seq},
     sketches::{ListSketch, decode, key_id},
 };
 use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
@@ -17,11 +18,6 @@ use crate::input::Line;
 /// The most memory that the image of a spread sketch may ask for: some ten times that of weir's own.
 const SPREAD_BYTES_MAX: usize = 16 << 20;
 
-/// No report has this number or a larger one.
-const SEQ_MAX: u64 = 1 << 53;
-
-/// The longest identity or name of a router, of a run, a site or a sketch, in bytes. That of weir is shorter.
-const NAME_BYTES_MAX: usize = 255;
 /// The most bytes of the names of a key's fields.
 const FIELDS_BYTES_MAX: usize = 512;
 
@@ -58,10 +54,8 @@ impl Sender {
     /// Whether its names are such as weir writes.
     fn check(&self) -> Result<(), String> {
         let Self { id, boot_id, seq: _, name, site } = self;
-        let all = [("id", id), ("boot_id", boot_id), ("name", name)].into_iter();
-        let is_long = |(_, text): &(&str, &String)| text.len() > NAME_BYTES_MAX;
-        let long = all.chain(site.iter().map(|site| ("site", site))).find(is_long);
-        long.map_or(Ok(()), |(field, _)| Err(format!("`observer.{field}` is longer than {NAME_BYTES_MAX} bytes")))
+        let all = [("observer.id", id), ("observer.boot_id", boot_id), ("observer.name", name)].into_iter();
+        all.chain(site.iter().map(|site| ("observer.site", site))).try_for_each(|(field, text)| check_name(field, text))
     }
 }
 
@@ -72,6 +66,8 @@ pub struct Report {
     pub sender: Sender,
     /// The id of the report before.
     pub previous: Option<String>,
+    /// What it says.
+    pub content: Content,
     /// When its window began.
     pub start: Timestamp,
     /// When its window ended.
@@ -199,24 +195,28 @@ fn parse_part(lines: &[Line]) -> Vec<Parsed> {
 
 /// Parses a line.
 pub fn parse(line: &str) -> Parsed {
-    let fields: Fields = match serde_json::from_str(line) {
-        Ok(fields) => fields,
-        Err(error) => return Parsed::Unreadable(error.to_string()),
+    let read = || {
+        let content = Content::read(line)?;
+        Ok((content, serde_json::from_str(line).map_err(|error| error.to_string())?))
+    };
+    let (content, fields): (Content, Fields) = match read() {
+        Ok(read) => read,
+        Err(why) => return Parsed::Unreadable(why),
     };
     if let Err(why) = fields.observer.check() {
         return Parsed::Unreadable(why);
     }
     match &*fields.schema {
-        SCHEMA => report(fields),
+        SCHEMA => report(fields, content),
         TOMBSTONE_SCHEMA => tombstone(fields),
         other => Parsed::Unreadable(format!("the schema {other:?} is unknown (have: {SCHEMA}, {TOMBSTONE_SCHEMA})")),
     }
 }
 
-fn report(fields: Fields) -> Parsed {
+fn report(fields: Fields, content: Content) -> Parsed {
     let Fields { observer, previous, window, totals, interfaces, sketches, .. } = fields;
-    if observer.seq >= SEQ_MAX {
-        return Parsed::Unreadable(format!("no weir has sent {} reports (observer.seq)", observer.seq));
+    if let Err(why) = check_seq("observer.seq", observer.seq) {
+        return Parsed::Unreadable(why);
     }
     let (Some(window), Some(totals)) = (window, totals) else {
         return Parsed::Unreadable("the report has no window or no totals".to_owned());
@@ -227,6 +227,7 @@ fn report(fields: Fields) -> Parsed {
     }
     Parsed::Report(Box::new(Report {
         previous,
+        content,
         sender: observer,
         start: window.start,
         end: window.end,
@@ -239,12 +240,12 @@ fn report(fields: Fields) -> Parsed {
 fn tombstone(fields: Fields) -> Parsed {
     let Fields { observer, first_seq, last_seq, reason, .. } = fields;
     match (first_seq, last_seq, reason) {
-        (.., Some(reason)) if reason.len() > NAME_BYTES_MAX => {
-            Parsed::Unreadable(format!("the reason of the tombstone is longer than {NAME_BYTES_MAX} bytes"))
-        }
         // A later version may have reasons that this one does not know.
-        (Some(first), Some(last), Some(reason)) if first <= last && last < SEQ_MAX => {
-            Parsed::Tombstone(Tombstone { sender: observer, first, last, reason })
+        (Some(first), Some(last), Some(reason)) if first <= last => {
+            match check_seq("last_seq", last).and_then(|()| check_name("reason", &reason)) {
+                Ok(()) => Parsed::Tombstone(Tombstone { sender: observer, first, last, reason }),
+                Err(why) => Parsed::Unreadable(why),
+            }
         }
         _ => Parsed::Unreadable("the tombstone does not say which reports it stands for".to_owned()),
     }
@@ -350,6 +351,10 @@ mod tests {
         };
         assert!(why("{}").contains("missing field"));
         assert!(why("ok").contains("expected"));
+        assert!(
+            why(&GOLDEN.replacen("\"version\"", &format!("\"{}\"", "x".repeat(10 << 20)), 1))
+                .contains("name of a field")
+        );
         let observer = r#""observer":{"id":"a","boot_id":"b"}"#;
         assert!(why(&format!(r#"{{"schema":"weir.report/9",{observer}}}"#)).contains("weir.report/9"));
         assert!(why(&format!(r#"{{"schema":"weir.report/1",{observer}}}"#)).contains("no window"));
@@ -358,7 +363,7 @@ mod tests {
             let tombstone = format!(r#""first_seq":3,"last_seq":{seq},"reason":"spool_full""#);
             parse(&format!(r#"{{"schema":"weir.tombstone/1",{observer},{tombstone}}}"#))
         };
-        assert!(matches!(numbers(SEQ_MAX - 1), Parsed::Tombstone(_)));
+        assert!(matches!(numbers(weir_report::limits::SEQ_MAX - 1), Parsed::Tombstone(_)));
         assert!(matches!(numbers(u64::MAX), Parsed::Unreadable(_)));
         assert!(why(&GOLDEN.replacen("\"seq\": 42", &format!("\"seq\": {}", u64::MAX), 1)).contains("observer.seq"));
         let renamed = |field: &str, value: &str| {

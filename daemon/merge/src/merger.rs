@@ -519,6 +519,7 @@ mod tests {
         Parsed::Report(Box::new(Report {
             sender: Sender { id, boot_id, seq: start as u64, name, site: None },
             previous: None,
+            content: Default::default(),
             start: at(start),
             end: at(end),
             seen: Default::default(),

@@ -1,7 +1,9 @@
 //! Sets of routers.
 
+use weir_report::limits::OBSERVERS_MAX;
+
 /// The most routers of one answer. Reports of further ones are left out, and named.
-pub const ROUTERS_MAX: usize = 16_384;
+pub const ROUTERS_MAX: usize = OBSERVERS_MAX;
 /// What a set takes at most, in bytes.
 pub const ROUTERS_BYTES: usize = ROUTERS_MAX / 8;
 

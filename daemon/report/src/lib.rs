@@ -7,7 +7,8 @@
 //! [`closing`] ends a window: its shards become a summary, and that becomes a report, which [`observer`] numbers.
 //! [`sketches`] leave the router in reports, to be merged with those of other routers. [`alerting`] judges a report by
 //! the rules of the configuration. [`series`] has the numbers that are exported or that rules can use. [`arrivals`]
-//! knows which reports of an observer are missing.
+//! knows which reports of an observer are missing, [`Content`] which ones are copies, and [`limits`] what a report may
+//! have at most.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod alerting;
 pub mod arrivals;
 pub mod closing;
 pub mod compose;
+mod content;
 mod encoded;
 mod from_json;
 pub mod grid;
@@ -24,6 +26,7 @@ mod history;
 pub mod ids;
 mod instant;
 mod length;
+pub mod limits;
 mod live;
 pub mod observer;
 mod question;
@@ -47,6 +50,7 @@ use serde::{Deserialize, Serialize};
 use weir_config::Addresses;
 
 pub use alert::{Alert, Evidence, is_firing};
+pub use content::Content;
 pub use encoded::Encoded;
 pub use from_json::FromJson;
 pub use history::{

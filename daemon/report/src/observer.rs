@@ -1,10 +1,9 @@
 //! The observer: a name for people, an identity that survives restarts, and a number for each run and report.
 
-use std::fs;
-
 use serde::{Deserialize, Serialize};
 use weir_config as config;
 use weir_sketch::hash::{Key, sip};
+use weir_system::bounded;
 
 use crate::{self as report, compose::Numbered};
 
@@ -95,7 +94,7 @@ impl Observer {
 }
 
 fn read_line(path: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = bounded::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|line| !line.is_empty())
 }
 

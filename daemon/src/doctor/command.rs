@@ -1,16 +1,19 @@
 //! Runs another program of the machine, such as `systemctl`, with a short timeout.
 
 use std::{
-    io::Read as _,
     process::{Command, Stdio},
     thread,
     time::Duration,
 };
 
+use weir_system::bounded;
+
 /// The timeout of a program. It may wait for a service that hangs.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often to check whether it has ended.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The most bytes of the output: a pipe has less.
+const OUTPUT_MAX: u64 = 1 << 20;
 
 /// The standard output of a program. `None` if it does not exist, fails, or takes too long. The output must fit into a
 /// pipe.
@@ -22,8 +25,7 @@ pub fn output(program: &str, arguments: &[&str]) -> Option<String> {
     for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
         match child.try_wait() {
             Ok(Some(status)) => {
-                let mut text = String::new();
-                child.stdout.take()?.read_to_string(&mut text).ok()?;
+                let text = String::from_utf8(bounded::all(child.stdout.take()?, OUTPUT_MAX).ok()?).ok()?;
                 return status.success().then_some(text);
             }
             Ok(None) => thread::sleep(PAUSE),

@@ -1,7 +1,6 @@
 //! Examines what the kernel supports, and what this process may do with it.
 
 use std::{
-    fs,
     io::{self, ErrorKind},
     path::Path,
 };
@@ -21,7 +20,7 @@ use weir_datapath::{
 };
 use weir_measure::question::Views;
 use weir_sketch::hash::Key;
-use weir_system::privileges::way_out;
+use weir_system::{bounded, privileges::way_out};
 
 use super::{Answer, Finding, reasons, restart, rights, time};
 use crate::memory::Memory;
@@ -56,7 +55,7 @@ pub fn examine(config: &Config) -> Machine {
     let mut findings = vec![kernel(&release, version)];
     findings.extend(process_capabilities());
     findings.extend([
-        user_namespace(fs::read_to_string("/proc/self/uid_map").ok().as_deref()),
+        user_namespace(bounded::read_to_string("/proc/self/uid_map").ok().as_deref()),
         preemption(Preemption::of_this_kernel()),
         cpus(),
         memory(config, version),
@@ -65,7 +64,7 @@ pub fn examine(config: &Config) -> Machine {
         fragments(Features::ask()),
         tcx(),
         btf(),
-        compiler(&fs::read_to_string("/proc/sys/net/core/bpf_jit_enable")),
+        compiler(&bounded::read_to_string("/proc/sys/net/core/bpf_jit_enable")),
         time::examine(),
         translation(&Nat::ask()),
     ]);

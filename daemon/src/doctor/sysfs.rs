@@ -9,11 +9,12 @@ use std::{
 };
 
 use weir_attach::netlink::{Device, name};
+use weir_system::bounded;
 
 /// Its directory. `None` if `/sys` belongs to another network namespace.
 fn directory(device: &Device) -> Option<PathBuf> {
     let directory = Path::new("/sys/class/net").join(OsStr::from_bytes(&name::to_bytes(&device.name)));
-    let index = fs::read_to_string(directory.join("ifindex")).ok()?.trim().parse().ok();
+    let index = bounded::read_to_string(directory.join("ifindex")).ok()?.trim().parse().ok();
     (index == Some(device.ifindex)).then_some(directory)
 }
 
@@ -45,7 +46,9 @@ pub fn queues(device: &Device) -> Option<Queues> {
     for queue in fs::read_dir(directory.join("queues")).ok()?.filter_map(Result::ok) {
         if queue.file_name().to_string_lossy().starts_with("rx-") {
             queues.receive += 1;
-            queues.rps.extend(fs::read_to_string(queue.path().join("rps_cpus")).iter().flat_map(|mask| of_mask(mask)));
+            queues
+                .rps
+                .extend(bounded::read_to_string(queue.path().join("rps_cpus")).iter().flat_map(|mask| of_mask(mask)));
         }
     }
     Some(queues)
@@ -62,7 +65,7 @@ fn interrupts(directory: &Path) -> Option<BTreeSet<u32>> {
         let about = Path::new("/proc/irq").join(interrupt.file_name());
         let list = ["effective_affinity_list", "smp_affinity_list"].iter().find_map(|file| {
             // The first file is empty for an interrupt that has not been requested.
-            fs::read_to_string(about.join(file)).ok().filter(|list| !list.trim().is_empty())
+            bounded::read_to_string(about.join(file)).ok().filter(|list| !list.trim().is_empty())
         });
         cpus.extend(list.iter().flat_map(|list| of_list(list)));
     }

@@ -3,7 +3,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _, Seek as _, Write as _},
+    io::{self, Seek as _, Write as _},
     os::fd::OwnedFd,
     thread,
     time::Duration,
@@ -23,7 +23,7 @@ use weir_common::{
 use weir_datapath::{Blocks, Edge, FlushProgram, KernelError, Ring, kept::SlotState};
 use weir_measure::batch::RecordBatch;
 use weir_sketch::Seen;
-use weir_system::clock;
+use weir_system::{bounded, clock};
 use zerocopy::IntoBytes as _;
 
 use super::state::HandoverState;
@@ -33,6 +33,8 @@ const OPEN_MAX: u32 = 2;
 /// How long to wait until a packet is counted. Counting takes a millionth of that.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(20);
+/// The most bytes of records that an earlier weir hands over: more than all rings and caches of a machine hold.
+const RECORDS_BYTES_MAX: u64 = 1 << 30;
 
 /// The datapath of an earlier weir. It no longer counts packets.
 pub struct PreviousRun {
@@ -196,9 +198,9 @@ pub fn write_records(records: &[Record]) -> io::Result<OwnedFd> {
 /// A record is incomplete.
 pub fn read_records(descriptor: OwnedFd) -> io::Result<Vec<Record>> {
     let mut file = File::from(descriptor);
-    let (mut bytes, mut record) = (Vec::new(), [0; size_of::<Record>()]);
+    let mut record = [0; size_of::<Record>()];
     file.rewind()?;
-    file.read_to_end(&mut bytes)?;
+    let bytes = bounded::all(file, RECORDS_BYTES_MAX)?;
     let whole = bytes.chunks_exact(record.len());
     if !whole.remainder().is_empty() {
         return Err(io::ErrorKind::InvalidData.into());

@@ -17,10 +17,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use weir_common::{control::SLOTS_MAX, size::SIZE_CLASSES};
 use weir_datapath::kept::SlotState;
-use weir_report::{alerting::state::State, observer::Last};
+use weir_report::{alerting::state::State, limits::SEQ_MAX, observer::Last};
 use weir_system::clock::Moment;
-
-use crate::state::SEQ_MAX;
 
 /// The largest handover state, in bytes. 256 interfaces with numbers of twenty digits take a third of it.
 const BYTES_MAX: usize = 1 << 20;

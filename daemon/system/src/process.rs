@@ -1,11 +1,11 @@
 //! What this process uses of the machine.
 
-use std::fs;
+use crate::bounded;
 
 /// The resident set of this process in bytes. `None` if `/proc` is not readable, for example at the limit of open
 /// files.
 pub fn resident_bytes() -> Option<u64> {
-    resident_of(&fs::read_to_string("/proc/self/statm").ok()?)
+    resident_of(&bounded::read_to_string("/proc/self/statm").ok()?)
 }
 
 /// Parses `/proc/self/statm`: sizes in pages, the second of which is the resident set.

@@ -1,8 +1,9 @@
 //! Lists the chains of nftables that translate addresses (`nfnetlink.h` and `nf_tables.h` of `linux/netfilter`).
 
-use std::{fs, io};
+use std::io;
 
 use rustix::{net::netlink::NETFILTER, system::uname};
+use weir_system::bounded;
 
 use super::{
     message::{ALL, Message, text, value},
@@ -55,7 +56,7 @@ fn read(message: &Message<'_>) -> Option<String> {
 
 /// Whether the kernel has nftables now. A request would load the module, and weir must not change anything.
 fn is_there() -> bool {
-    match fs::read_to_string("/proc/modules") {
+    match bounded::read_to_string("/proc/modules") {
         Ok(modules) if !modules.trim().is_empty() => is_loaded(&modules) || is_built_in(),
         // This kernel does not load modules.
         _ => true,
@@ -68,7 +69,7 @@ fn is_loaded(modules: &str) -> bool {
 
 fn is_built_in() -> bool {
     let list = format!("/lib/modules/{}/modules.builtin", uname().release().to_string_lossy());
-    fs::read_to_string(list).is_ok_and(|modules| modules.contains(&format!("/{MODULE}.ko")))
+    bounded::read_to_string(list).is_ok_and(|modules| modules.contains(&format!("/{MODULE}.ko")))
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ impl Reader {
             }
             Question::History(times, points) => {
                 let read = past::windows(&connection, &observer, times).map_err(says)?;
-                written(&past::history(&read, times, points))
+                written(&past::history(&read.map_err(Refusal::Refused)?, times, points))
             }
             Question::OfKey { key, view, times, points } => {
                 let read =

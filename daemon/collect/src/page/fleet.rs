@@ -1,20 +1,30 @@
 //! All observers that report here: the content of their last reports, and the missing reports.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use serde_json::Value;
-use weir_report::{Account, Part, late_after};
+use weir_report::{Account, Part, TROUBLE_MAX, late_after};
+use weir_system::text::short;
 
 use super::super::{
     counters::Duplicates,
-    query::{self, Gap, LAST_WINDOWS, Observer, Status, Tombstone},
+    query::{self, Gap, Gaps, LAST_WINDOWS, Observer, Status, Tombstone},
 };
 
 /// How many gaps and tombstones are listed.
 const LISTED_MAX: u32 = 100;
+/// How many gaps of an observer are listed.
+const LISTED_OF_ONE: usize = 10;
+/// How many alerts, troubles and facts of a report are named.
+const NAMED_MAX: usize = 16;
+/// How many characters of such a text are shown: more than weir writes.
+const TEXT_MAX: usize = 4 * TROUBLE_MAX;
 /// Whether an observer is late is judged by the longest of so many last windows.
 const LATE_OF_LAST: u32 = 5;
 
@@ -42,8 +52,9 @@ struct Row {
     observer: Observer,
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<LastReport>,
+    /// The largest ones, and how many there are.
     #[serde(skip)]
-    gaps: Vec<Gap>,
+    gaps: (Vec<Gap>, u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -86,6 +97,7 @@ struct Totals {
     gaps: u64,
     dropped: u64,
     unexplained: u64,
+    contested: u64,
 }
 
 /// The fleet at a time.
@@ -134,7 +146,11 @@ impl Fleet {
         let known = self.stored.last.map(|last| last.unwrap_or_default());
         let changed: Vec<String> = sql.query_map(known, |row| row.get(0))?.collect::<Result<_, _>>()?;
         for id in changed {
-            if let Some((observer, gaps)) = query::observer(connection, &id)? {
+            if let Some((observer, Gaps { mut gaps, .. })) = query::observer(connection, &id)? {
+                let count = gaps.len() as u64;
+                gaps.sort_by_key(place);
+                gaps.truncate(LISTED_OF_ONE);
+                let gaps = (gaps, count);
                 let last = last(connection, &id)?;
                 self.rows.insert(id, Row { observer, last, gaps });
             }
@@ -149,16 +165,17 @@ impl Fleet {
     pub(super) fn at(&self, time: Timestamp, started: Timestamp, duplicates: Duplicates) -> Now<'_> {
         let observers: Vec<_> = self.rows.values().collect();
         let sum = |of: fn(&Observer) -> u64| observers.iter().map(|row| of(&row.observer)).fold(0, u64::saturating_add);
-        let mut gaps: Vec<_> = observers.iter().flat_map(|row| &row.gaps).collect();
+        let mut gaps: Vec<_> = observers.iter().flat_map(|row| &row.gaps.0).collect();
         let totals = Totals {
             observers: observers.len() as u64,
             reports: sum(|of| of.reports),
             tombstones: self.tombstones_stored,
-            gaps: gaps.len() as u64,
+            gaps: observers.iter().map(|row| row.gaps.1).sum(),
             dropped: sum(|of| of.dropped),
             unexplained: sum(|of| of.unexplained),
+            contested: sum(|of| of.contested),
         };
-        gaps.sort_by_key(|gap| (gap.status != Status::Unexplained, std::cmp::Reverse(gap.reports)));
+        gaps.sort_by_key(|gap| place(gap));
         gaps.truncate(LISTED_MAX as usize);
         let late = observers.iter().filter(|row| row.is_late(time)).map(|row| &*row.observer.observer).collect();
         let tombstones = &self.tombstones;
@@ -170,6 +187,11 @@ impl Fleet {
         let row = self.rows.get(id)?;
         Some(One { schema: "weir.observer/1", time, is_late: row.is_late(time), row })
     }
+}
+
+/// The place of a gap in the list.
+fn place(gap: &Gap) -> (bool, Reverse<u64>) {
+    (gap.status != Status::Unexplained, Reverse(gap.reports))
 }
 
 impl Stored {
@@ -190,14 +212,16 @@ fn last(connection: &Connection, observer: &str) -> rusqlite::Result<Option<Last
     );
     let row = connection.query_row(&sql, params![observer, 1], |row| {
         let report: Value = serde_json::from_str(&row.get::<_, String>(5)?).unwrap_or_default();
-        Ok(LastReport::of(&report, [row.get(0)?, row.get(1)?, row.get(2)?], [row.get(3)?, row.get(4)?]))
+        // SQLite does not know every time that an earlier version stored.
+        let length = |column| row.get::<_, Option<f64>>(column).map(Option::unwrap_or_default);
+        Ok(LastReport::of(&report, [row.get(0)?, row.get(1)?, row.get(2)?], [length(3)?, length(4)?]))
     });
     let Some(mut last) = row.optional()? else { return Ok(None) };
     let sql = format!(
         "SELECT max((julianday(window_end) - julianday(window_start)) * 86400) FROM reports WHERE number IN {LAST_WINDOWS}"
     );
-    let longest: f64 = connection.query_row(&sql, params![observer, LATE_OF_LAST], |row| row.get(0))?;
-    last.late_after_seconds = late_after(longest);
+    let longest: Option<f64> = connection.query_row(&sql, params![observer, LATE_OF_LAST], |row| row.get(0))?;
+    last.late_after_seconds = late_after(longest.unwrap_or_default());
     Ok(Some(last))
 }
 
@@ -212,7 +236,8 @@ impl LastReport {
     fn of(report: &Value, [id, window_end, received_at]: [String; 3], [seconds, delay_seconds]: [f64; 2]) -> Self {
         let interfaces = || report["interfaces"].as_array().into_iter().flatten();
         let lost = interfaces().flat_map(|of| of["ledger"]["lost"].as_object().into_iter().flatten());
-        let named = |of: &Value| Some(format!("{}: {}", of["name"].as_str()?, of["trouble"].as_str()?));
+        let named =
+            |of: &Value| Some(format!("{}: {}", short(of["name"].as_str()?), beginning(of["trouble"].as_str()?)));
         let troubles: BTreeSet<_> = interfaces().filter_map(named).collect();
         let alerts = report["alerts"].as_array().into_iter().flatten();
         let firing = alerts.filter(|alert| alert["state"] == "firing").filter_map(|alert| alert["rule"].as_str());
@@ -225,16 +250,16 @@ impl LastReport {
             received_at,
             delay_seconds,
             late_after_seconds: late_after(seconds),
-            version: report["observer"]["version"].as_str().map(str::to_owned),
+            version: report["observer"]["version"].as_str().map(short),
             packets: report["totals"]["packets"].as_u64().unwrap_or_default(),
             bytes: report["totals"]["bytes"].as_u64().unwrap_or_default(),
             lost: lost.filter_map(|(_, tally)| tally["packets"].as_u64()).fold(0, u64::saturating_add),
             coverage: interfaces().filter_map(|of| of["coverage"].as_f64()).reduce(f64::min),
             sampling: interfaces().filter_map(|of| of["sampling"].as_u64()).max().unwrap_or(1),
-            alerts: firing.map(str::to_owned).collect(),
-            troubles: troubles.into_iter().collect(),
+            alerts: firing.take(NAMED_MAX).map(short).collect(),
+            troubles: troubles.into_iter().take(NAMED_MAX).collect(),
             is_measured: !account.is_nothing(),
-            left_out: account.left_out().map(|fact| fact.text).collect(),
+            left_out: account.left_out().take(NAMED_MAX).map(|fact| beginning(&fact.text)).collect(),
         }
     }
 
@@ -242,6 +267,14 @@ impl LastReport {
     fn is_late(&self, now: Timestamp) -> bool {
         let Ok(end) = self.window_end.parse::<Timestamp>() else { return false };
         now.duration_since(end).as_secs_f64() > self.late_after_seconds
+    }
+}
+
+/// The beginning of a text that may be a sentence.
+fn beginning(text: &str) -> String {
+    match text.char_indices().nth(TEXT_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -267,7 +300,8 @@ mod tests {
         let mut fleet = Fleet::default();
         fleet.update(&look(&folder.database()).unwrap()).unwrap();
         let now = fleet.at(time("2026-11-20T10:00:00Z"), Timestamp::UNIX_EPOCH, Duplicates::default());
-        let totals = Totals { observers: 1, reports: 2, tombstones: 1, gaps: 2, dropped: 2, unexplained: 2 };
+        let totals =
+            Totals { observers: 1, reports: 2, tombstones: 1, gaps: 2, dropped: 2, unexplained: 2, contested: 0 };
         assert_eq!(now.totals, totals);
         assert_eq!(now.gaps[0].status, Status::Unexplained, "these come first");
         let last = now.observers[0].last.clone().unwrap();
@@ -286,6 +320,36 @@ mod tests {
         assert_eq!(last.alerts, ["flood"]);
         assert!(last.is_measured);
         assert!(!last.is_late(time("2026-11-20T08:01:10Z")) && last.is_late(time("2026-11-20T08:01:11Z")));
+    }
+
+    #[test]
+    fn what_is_told_of_a_forged_report_is_bounded() {
+        let long = "x".repeat(60_000);
+        let interface =
+            |nth: usize| serde_json::json!({"name": format!("{nth} {long}"), "trouble": long, "mode": "absent"});
+        let report = serde_json::json!({
+            "observer": {"version": long},
+            "interfaces": (0..200).map(interface).collect::<Vec<_>>(),
+            "alerts": vec![serde_json::json!({"rule": long, "state": "firing"}); 200],
+        });
+        let texts = ["a/b/1", "2026-11-20T08:00:10.000Z", "2026-11-20T08:00:10.500Z"].map(str::to_owned);
+        let told = serde_json::to_string(&LastReport::of(&report, texts, [10.0, 0.5])).unwrap();
+        assert!(told.len() < 40_000, "{}", told.len());
+    }
+
+    /// An earlier version stored it.
+    #[test]
+    fn a_window_that_the_database_cannot_read_hides_no_other_observer() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        let [first, second] = [["08:00:00", "08:00:10"], ["08:00:10", "08:00:20"]];
+        put(&mut store, &[window("x", 1, first), window("y", 1, second)]);
+        let connection = Connection::open(folder.database()).unwrap();
+        let forge = "UPDATE reports SET window_start = '-009999-01-02T00:00:00.000Z' WHERE observer_id = 'x'";
+        assert_eq!(connection.execute(forge, []).unwrap(), 1);
+        let mut fleet = Fleet::default();
+        fleet.update(&connection).unwrap();
+        assert_eq!(fleet.rows.keys().collect::<Vec<_>>(), ["x", "y"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The history of a router from its reports: its charts, and several windows together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -15,8 +15,14 @@ use super::super::line::sortable;
 
 /// The most reports that are added up: each takes some milliseconds.
 const UNION_MAX: usize = 1000;
+/// The most bytes of these reports, without their sketches.
+const UNION_BYTES_MAX: usize = 256 << 20;
 /// The most reports for a chart.
 const CHART_MAX: usize = 20_000;
+/// The most interfaces of all reports of a chart.
+const CHART_INTERFACES_MAX: usize = 1 << 20;
+/// The most different interfaces of a chart: each has a line.
+const LINES_MAX: usize = 1_024;
 const SECOND_MS: i64 = 1000;
 
 /// A window in short.
@@ -50,11 +56,20 @@ const CHOSEN: &str = "(SELECT number FROM reports WHERE observer_id = ?1 AND win
                       ORDER BY window_start DESC, number DESC LIMIT ?4)";
 
 /// The windows that touch a time, the oldest first. If they are too many for a chart, these are the newest.
-pub(super) fn windows(connection: &Connection, observer: &str, times: Times) -> rusqlite::Result<Vec<Short>> {
+pub(super) fn windows(
+    connection: &Connection,
+    observer: &str,
+    times: Times,
+) -> rusqlite::Result<Result<Vec<Short>, String>> {
     newest(connection, observer, times, CHART_MAX)
 }
 
-fn newest(connection: &Connection, observer: &str, times: Times, max: usize) -> rusqlite::Result<Vec<Short>> {
+fn newest(
+    connection: &Connection,
+    observer: &str,
+    times: Times,
+    max: usize,
+) -> rusqlite::Result<Result<Vec<Short>, String>> {
     let [from, to] = limits(times);
     let mut sql = connection.prepare(&format!(
         "SELECT json_object('window', json_extract(report, '$.window'), 'totals', json_extract(report, '$.totals'), \
@@ -63,12 +78,20 @@ fn newest(connection: &Connection, observer: &str, times: Times, max: usize) -> 
          WHERE number IN {CHOSEN} ORDER BY window_start, number"
     ))?;
     let rows = sql.query_map(params![observer, from, to, max as i64], |row| row.get::<_, String>(0))?;
-    let mut windows = Vec::new();
+    let (mut windows, mut interfaces, mut lines) = (Vec::new(), 0, BTreeSet::new());
     for row in rows {
         // A report of another schema has no chart.
-        windows.extend(serde_json::from_str(&row?).ok().and_then(|value| short(&value)));
+        let Some(window) = serde_json::from_str(&row?).ok().and_then(|value| short(&value)) else { continue };
+        interfaces += window.interfaces.len();
+        for of in &window.interfaces {
+            lines.insert((of.name.clone(), of.direction.clone()));
+        }
+        if interfaces > CHART_INTERFACES_MAX || lines.len() > LINES_MAX {
+            return Ok(Err("the reports have too many interfaces for a chart: choose a shorter time".to_owned()));
+        }
+        windows.push(window);
     }
-    Ok(windows)
+    Ok(Ok(windows))
 }
 
 fn short(value: &Value) -> Option<Short> {
@@ -88,7 +111,7 @@ fn short(value: &Value) -> Option<Short> {
             direction: of["direction"].as_str().map(str::to_owned),
             packets,
             bytes: number(&of["ledger"]["seen"]["bytes"]),
-            lost: lost.map(|(_, tally)| number(&tally["packets"])).sum(),
+            lost: lost.map(|(_, tally)| number(&tally["packets"])).fold(0, u64::saturating_add),
         })
     };
     Some(Short {
@@ -223,16 +246,24 @@ fn each(
     mut take: impl FnMut(&Report),
 ) -> rusqlite::Result<Result<(), String>> {
     let [from, to] = limits(times);
-    let mut sql = connection
-        .prepare(&format!("SELECT report FROM reports WHERE number IN {CHOSEN} ORDER BY window_start, number"))?;
+    let mut sql = connection.prepare(&format!(
+        "SELECT json_remove(report, '$.sketches') FROM reports WHERE number IN {CHOSEN} ORDER BY window_start, number"
+    ))?;
     let mut rows = sql.query(params![observer, from, to, UNION_MAX as i64 + 1])?;
-    let mut count = 0;
+    let (mut count, mut bytes) = (0, 0);
     while let Some(row) = rows.next()? {
         if count == UNION_MAX {
             return Ok(Err(format!("more than {UNION_MAX} reports are too many to add up: choose a shorter time")));
         }
-        count += 1;
-        match serde_json::from_str::<Report>(row.get_ref(0)?.as_str()?) {
+        let text = row.get_ref(0)?.as_str()?;
+        (count, bytes) = (count + 1, bytes + text.len());
+        if bytes > UNION_BYTES_MAX {
+            let most = UNION_BYTES_MAX >> 20;
+            return Ok(Err(format!(
+                "the reports have more than {most} MiB, too many to add up: choose a shorter time"
+            )));
+        }
+        match serde_json::from_str::<Report>(text) {
             Ok(report) => take(&report),
             Err(error) => return Ok(Err(format!("a report cannot be added up: {error}"))),
         }
@@ -267,13 +298,30 @@ mod tests {
         put(&mut Store::open(&folder.database()).unwrap(), &[1, 2, 3, 5, 4, 0].map(line));
         let connection = look(&folder.database()).unwrap();
         let starts = |times, max| {
-            let found = newest(&connection, "7f", times, max).unwrap();
+            let found = newest(&connection, "7f", times, max).unwrap().unwrap();
             found.iter().map(|window| window.past.start.as_second() % 60).collect::<Vec<_>>()
         };
         assert_eq!(starts((None, None), 10), [0, 10, 20, 30, 40, 50]);
         assert_eq!(starts((None, None), 3), [30, 40, 50]);
         let time = |text: &str| Some(text.parse().unwrap());
         assert_eq!(starts((time("2026-11-20T08:00:15Z"), time("2026-11-20T08:00:41Z")), 2), [30, 40]);
+    }
+
+    #[test]
+    fn a_forged_report_with_many_interfaces_has_no_chart() {
+        let mut report: Value = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+        let interface = report["interfaces"][0].clone();
+        let named = |nth: usize| {
+            let mut interface = interface.clone();
+            interface["name"] = format!("eth{nth}").into();
+            interface
+        };
+        report["interfaces"] = (0..=LINES_MAX).map(named).collect();
+        let folder = Folder::new();
+        put(&mut Store::open(&folder.database()).unwrap(), &[report.to_string()]);
+        let connection = look(&folder.database()).unwrap();
+        let observer = report["observer"]["id"].as_str().unwrap();
+        assert!(windows(&connection, observer, (None, None)).unwrap().unwrap_err().contains("too many interfaces"));
     }
 
     #[test]

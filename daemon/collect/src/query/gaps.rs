@@ -1,26 +1,27 @@
 //! Which reports are missing: what [`weir_report::arrivals`] finds in the database.
 
-use std::collections::BTreeMap;
-
 use rusqlite::{Connection, params};
 use serde::Serialize;
-use weir_report::arrivals::{Arrivals, Sent};
+use weir_report::{
+    Content,
+    arrivals::{Arrivals, Limits, Sent},
+};
 
-use super::of;
+use super::super::store::OBSERVERS;
 
 pub use weir_report::arrivals::Status;
+
+/// The most that is known one by one of an observer.
+const LIMITS: Limits = Limits { runs: 1_024, pieces: 16_384, contents: 0 };
 
 /// Consecutive numbers of one run that are missing for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gap {
     /// The identity of the observer.
     pub observer: String,
-    /// The run of the daemon.
-    pub boot_id: String,
-    /// The first number.
-    pub first_seq: u64,
-    /// The last number.
-    pub last_seq: u64,
+    /// The run and the numbers; absent for earlier reports of which only their number is known.
+    #[serde(flatten)]
+    pub numbers: Option<Numbers>,
     /// The number of reports.
     pub reports: u64,
     /// What explains it.
@@ -30,56 +31,96 @@ pub struct Gap {
     pub reason: Option<String>,
 }
 
-/// The number of reports that are missing in these gaps.
-pub(super) fn reports<'g>(gaps: impl IntoIterator<Item = &'g Gap>, chosen: impl Fn(Status) -> bool) -> u64 {
-    gaps.into_iter().filter(|gap| chosen(gap.status)).fold(0, |sum, gap| sum.saturating_add(gap.reports))
+/// Consecutive numbers of one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Numbers {
+    /// The run of the daemon.
+    pub boot_id: String,
+    /// The first number.
+    pub first_seq: u64,
+    /// The last number.
+    pub last_seq: u64,
 }
 
-/// All gaps, by observer, sequence and number.
-pub(super) fn gaps(connection: &Connection, observer: Option<&str>) -> rusqlite::Result<Vec<Gap>> {
-    let mut observers: BTreeMap<String, Arrivals<String>> = BTreeMap::new();
-    let of = of(observer);
-    let mut sql = connection.prepare(&format!(
-        "SELECT observer_id, boot_id, seq, previous, window_start FROM reports \
-         WHERE {of} ORDER BY observer_id, boot_id, seq"
-    ))?;
-    let mut rows = sql.query(params![observer])?;
-    while let Some(row) = rows.next()? {
-        let (observer, boot_id, previous): (String, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(3)?);
-        let sent = Sent {
-            observer: &observer,
-            boot_id: &boot_id,
-            seq: row.get::<_, i64>(2)?.unsigned_abs(),
-            previous: previous.as_deref(),
-            start: row.get(4)?,
-        };
-        match observers.get_mut(&observer) {
-            Some(arrivals) => arrivals.report(sent),
-            None => observers.entry(observer.clone()).or_default().report(sent),
-        };
-    }
-    let mut sql = connection.prepare(&format!(
-        "SELECT observer_id, boot_id, first_seq, last_seq, reason FROM tombstones \
-         WHERE {of} ORDER BY observer_id, boot_id, first_seq"
-    ))?;
-    let mut rows = sql.query(params![observer])?;
-    while let Some(row) = rows.next()? {
-        let (boot_id, reason): (String, String) = (row.get(1)?, row.get(4)?);
-        let [first, last] = [row.get::<_, i64>(2)?, row.get(3)?].map(i64::unsigned_abs);
-        observers.entry(row.get(0)?).or_default().tombstone(&boot_id, first, last, &reason);
-    }
-    let gaps = observers.iter().flat_map(|(observer, arrivals)| {
-        arrivals.gaps().into_iter().map(|gap| Gap {
-            observer: observer.clone(),
-            first_seq: gap.first,
-            last_seq: gap.last,
+/// What is missing of an observer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gaps {
+    /// By sequence and number, at last the sums of earlier ones.
+    pub gaps: Vec<Gap>,
+    /// Reports that the observer has declared as dropped.
+    pub dropped: u64,
+    /// Reports without an explanation.
+    pub unexplained: u64,
+}
+
+impl Gaps {
+    /// The gaps of an observer.
+    pub fn of(connection: &Connection, observer: &str) -> rusqlite::Result<Self> {
+        let arrivals = arrivals(connection, observer)?;
+        let missing = arrivals.missing();
+        let dropped = missing.dropped.values().fold(0, |sum: u64, reports| sum.saturating_add(*reports));
+        let listed = arrivals.gaps().into_iter().map(|gap| Gap {
+            observer: observer.to_owned(),
             reports: gap.reports(),
-            boot_id: gap.boot_id,
+            numbers: Some(Numbers { boot_id: gap.boot_id, first_seq: gap.first, last_seq: gap.last }),
             status: gap.status,
             reason: gap.reason,
-        })
-    });
-    Ok(gaps.collect())
+        });
+        let settled = arrivals.settled();
+        let unexplained = (Status::Unexplained, None, settled.unexplained);
+        let of_reasons = settled.dropped.iter();
+        let of_reasons = of_reasons.map(|(reason, reports)| (Status::Dropped, Some(reason.clone()), *reports));
+        let earlier = [unexplained].into_iter().chain(of_reasons).filter(|(.., reports)| *reports > 0);
+        let earlier = earlier.map(|(status, reason, reports)| {
+            let observer = observer.to_owned();
+            Gap { observer, numbers: None, reports, status, reason }
+        });
+        Ok(Self { gaps: listed.chain(earlier).collect(), dropped, unexplained: missing.unexplained })
+    }
+}
+
+/// The identities of all observers, or only this one.
+pub(super) fn observers(connection: &Connection, observer: Option<&str>) -> rusqlite::Result<Vec<String>> {
+    let Some(observer) = observer else {
+        return connection.prepare(OBSERVERS)?.query_map([], |row| row.get(0))?.collect();
+    };
+    let sql = "SELECT 1 FROM reports WHERE observer_id = ?1 UNION ALL SELECT 1 FROM tombstones WHERE observer_id = ?1";
+    Ok(if connection.prepare_cached(sql)?.exists([observer])? { vec![observer.to_owned()] } else { Vec::new() })
+}
+
+/// Which reports of an observer are in the database.
+fn arrivals(connection: &Connection, observer: &str) -> rusqlite::Result<Arrivals<String>> {
+    let mut arrivals = Arrivals::new(LIMITS);
+    let runs = "SELECT count(*) FROM (SELECT DISTINCT boot_id FROM reports WHERE observer_id = ?1 LIMIT ?2)";
+    let runs: i64 = connection.query_row(runs, params![observer, LIMITS.runs as i64 + 1], |row| row.get(0))?;
+    // An index has the order of runs and numbers. Of many runs, the oldest are forgotten, so they have to come first.
+    let order = if runs > LIMITS.runs as i64 { "number" } else { "boot_id, seq" };
+    let mut sql = connection.prepare(&format!(
+        "SELECT boot_id, seq, previous, window_start FROM reports WHERE observer_id = ?1 ORDER BY {order}"
+    ))?;
+    let mut rows = sql.query([observer])?;
+    while let Some(row) = rows.next()? {
+        let (boot_id, previous): (String, Option<String>) = (row.get(0)?, row.get(2)?);
+        arrivals.report(Sent {
+            observer,
+            boot_id: &boot_id,
+            seq: row.get::<_, i64>(1)?.unsigned_abs(),
+            previous: previous.as_deref(),
+            // Each id is there once.
+            content: Content::default(),
+            start: row.get(3)?,
+        });
+    }
+    let mut sql = connection.prepare(
+        "SELECT boot_id, first_seq, last_seq, reason FROM tombstones WHERE observer_id = ?1 ORDER BY boot_id, first_seq",
+    )?;
+    let mut rows = sql.query([observer])?;
+    while let Some(row) = rows.next()? {
+        let (boot_id, reason): (String, String) = (row.get(0)?, row.get(3)?);
+        let [first, last] = [row.get::<_, i64>(1)?, row.get(2)?].map(i64::unsigned_abs);
+        arrivals.tombstone(&boot_id, first, last, &reason);
+    }
+    Ok(arrivals)
 }
 
 #[cfg(test)]
@@ -97,14 +138,14 @@ mod tests {
         let folder = Folder::new();
         let mut store = Store::open(&folder.database()).unwrap();
         put(&mut store, lines);
-        let gaps = gaps(&look(&folder.database()).unwrap(), None).unwrap();
-        gaps.into_iter()
-            .map(|Gap { boot_id, first_seq, last_seq, status, reason, .. }| {
-                format!("{boot_id} {first_seq}-{last_seq} {status:?} {}", reason.unwrap_or_default())
-                    .trim_end()
-                    .to_owned()
-            })
-            .collect()
+        let connection = look(&folder.database()).unwrap();
+        let observers = observers(&connection, None).unwrap();
+        let gaps = observers.iter().flat_map(|observer| Gaps::of(&connection, observer).unwrap().gaps);
+        gaps.map(|Gap { numbers, status, reason, .. }| {
+            let Numbers { boot_id, first_seq, last_seq } = numbers.unwrap();
+            format!("{boot_id} {first_seq}-{last_seq} {status:?} {}", reason.unwrap_or_default()).trim_end().to_owned()
+        })
+        .collect()
     }
 
     fn follows(boot: &str, seq: u64) -> String {
@@ -171,8 +212,35 @@ mod tests {
 
     #[test]
     fn the_largest_numbers_do_not_overflow() {
-        let last = i64::MAX as u64;
+        let last = weir_report::limits::SEQ_MAX - 1;
         assert_eq!(found(&[report("a", 0, None), follows("a", last)]), [format!("a 1-{} Unexplained", last - 1)]);
         assert_eq!(found(&[tombstone("a", 0, last - 1, "removed")]), [format!("a 0-{} Dropped removed", last - 1)]);
+    }
+
+    #[test]
+    fn of_many_runs_the_sums_stay_right() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        let runs = 3 * LIMITS.runs as u64;
+        // Of each run, only the second report comes. The identities of runs are in no order.
+        let lines: Vec<String> = (0..runs)
+            .map(|run| {
+                let (boot_id, seq) = (format!("a{:016x}", scrambled(run)), 2 * run + 2);
+                let line = report(&boot_id, seq, Some(&format!("7f/{boot_id}/{}", seq - 1)));
+                let (head, tail) = line.split_once("\"start\":\"2026-11-20T").unwrap();
+                format!("{head}\"start\":\"2026-11-20T08:{:02}:{:02}{}", run / 60, run % 60, &tail[8..])
+            })
+            .collect();
+        put(&mut store, &lines);
+        let Gaps { gaps, dropped, unexplained } = Gaps::of(&look(&folder.database()).unwrap(), "7f").unwrap();
+        assert_eq!((dropped, unexplained), (0, runs - 1));
+        assert!(gaps.len() <= 2 * LIMITS.runs + 100, "{}", gaps.len());
+        let earlier = gaps.last().unwrap();
+        assert!(earlier.numbers.is_none() && earlier.reports > 0);
+        assert!(!serde_json::to_string(earlier).unwrap().contains("boot_id"));
+    }
+
+    fn scrambled(number: u64) -> u64 {
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
     }
 }

@@ -15,12 +15,15 @@ use serde::Serialize;
 use weir_report::grid::{Align, Cell, Grid, Tone};
 use weir_system::numbers::{self, grouped};
 
-pub use self::gaps::{Gap, Status};
-pub use self::rows::{Observer, Tombstone, Window};
+pub(crate) use self::gaps::Gaps;
+pub use self::gaps::{Gap, Numbers, Status};
+pub use self::rows::{Contested, Observer, Tombstone, Window};
 use super::store::{self, StoreError};
 
 /// Default number of rows in a table.
 const ROWS: u32 = 20;
+/// Default number of gaps in a table.
+const GAPS: u32 = 1_000;
 
 /// What to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,6 +36,8 @@ pub enum Topic {
     Gaps,
     /// Reports that senders had to drop, and why
     Tombstones,
+    /// Ids of which another report came than the stored one
+    Contested,
 }
 
 /// The options of a query.
@@ -68,7 +73,8 @@ pub fn run(path: &Path, query: &Query<'_>, out: &mut impl Write) -> Result<(), Q
     let mut connection = store::look(path)?;
     let says = |cause| StoreError::Sqlite { path: path.to_owned(), cause };
     let transaction = connection.transaction().map_err(says)?;
-    let limit = query.limit.or((!query.json).then_some(ROWS));
+    let rows = if query.topic == Topic::Gaps { GAPS } else { ROWS };
+    let limit = query.limit.or((!query.json).then_some(rows));
     match query.topic {
         Topic::Windows => {
             let windows = rows::windows(&transaction, query.observer, limit).map_err(says)?;
@@ -82,17 +88,41 @@ pub fn run(path: &Path, query: &Query<'_>, out: &mut impl Write) -> Result<(), Q
             write(query.json, "TOMBSTONES", &tombstones, Tombstone::COLUMNS, Tombstone::cells, out)?;
             more(query.json, tombstones.len(), all, "tombstones", out)?;
         }
+        Topic::Contested => {
+            let contested = rows::contested(&transaction, query.observer, limit).map_err(says)?;
+            let all = rows::has_contested(&transaction)
+                .and_then(|is_there| {
+                    is_there.then(|| rows::count(&transaction, "contested", query.observer)).transpose()
+                })
+                .map_err(says)?;
+            write(query.json, "CONTESTED", &contested, Contested::COLUMNS, Contested::cells, out)?;
+            more(query.json, contested.len(), all.unwrap_or_default(), "ids", out)?;
+        }
         Topic::Gaps => {
-            let gaps = gaps::gaps(&transaction, query.observer).map_err(says)?;
-            write(query.json, "GAPS", &gaps, Gap::COLUMNS, Gap::cells, out)?;
+            let (mut shown, mut all, mut unexplained) = (Vec::new(), 0, 0_u64);
+            let room = limit.map_or(usize::MAX, |limit| limit as usize);
+            for observer in gaps::observers(&transaction, query.observer).map_err(says)? {
+                let of = Gaps::of(&transaction, &observer).map_err(says)?;
+                all += of.gaps.len() as u64;
+                unexplained = unexplained.saturating_add(of.unexplained);
+                shown.extend(of.gaps.into_iter().take(room.saturating_sub(shown.len())));
+                if query.json {
+                    write(true, "", &shown, Gap::COLUMNS, Gap::cells, out)?;
+                    shown.clear();
+                }
+            }
             if !query.json {
-                let unexplained = gaps::reports(&gaps, |status| status == Status::Unexplained);
+                write(false, "GAPS", &shown, Gap::COLUMNS, Gap::cells, out)?;
+                if (shown.len() as u64) < all {
+                    writeln!(out, "  {} of {} gaps: --limit NUMBER prints more", shown.len(), grouped(all))?;
+                }
                 writeln!(out, "  unexplained: {}", grouped(unexplained))?;
             }
         }
         Topic::Observers => {
-            let gaps = gaps::gaps(&transaction, query.observer).map_err(says)?;
-            let observers = rows::observers(&transaction, query.observer, &gaps).map_err(says)?;
+            let ids = gaps::observers(&transaction, query.observer).map_err(says)?;
+            let observers = ids.iter().map(|id| rows::observer(&transaction, id, &Gaps::of(&transaction, id)?));
+            let observers: Vec<Observer> = observers.collect::<Result<_, _>>().map_err(says)?;
             write(query.json, "OBSERVERS", &observers, Observer::COLUMNS, Observer::cells, out)?;
         }
     }
@@ -100,9 +130,12 @@ pub fn run(path: &Path, query: &Query<'_>, out: &mut impl Write) -> Result<(), Q
 }
 
 /// An observer, and its gaps; `None` if nothing of it is stored.
-pub(crate) fn observer(connection: &Connection, id: &str) -> rusqlite::Result<Option<(Observer, Vec<Gap>)>> {
-    let gaps = gaps::gaps(connection, Some(id))?;
-    Ok(rows::observers(connection, Some(id), &gaps)?.pop().map(|observer| (observer, gaps)))
+pub(crate) fn observer(connection: &Connection, id: &str) -> rusqlite::Result<Option<(Observer, Gaps)>> {
+    if gaps::observers(connection, Some(id))?.is_empty() {
+        return Ok(None);
+    }
+    let gaps = Gaps::of(connection, id)?;
+    Ok(Some((rows::observer(connection, id, &gaps)?, gaps)))
 }
 
 /// The latest tombstones, in ascending order.
@@ -231,20 +264,33 @@ impl Gap {
     ];
 
     fn cells(&self) -> Vec<String> {
-        let Self { observer, boot_id, first_seq, last_seq, reports, status, reason } = self;
+        let Self { observer, numbers, reports, status, reason } = self;
         let explained = match status {
             Status::Unexplained => "nothing: unexplained".to_owned(),
             Status::Dropped => format!("the sender: {}", reason.as_deref().unwrap_or("-")),
             Status::BeforeFirst => "before the first stored report".to_owned(),
         };
-        vec![
-            observer.clone(),
-            boot_id.clone(),
-            first_seq.to_string(),
-            last_seq.to_string(),
-            grouped(*reports),
-            explained,
-        ]
+        let [boot_id, first, last] = match numbers {
+            Some(Numbers { boot_id, first_seq, last_seq }) => {
+                [boot_id.clone(), first_seq.to_string(), last_seq.to_string()]
+            }
+            None => ["earlier ones".to_owned(), "-".to_owned(), "-".to_owned()],
+        };
+        vec![observer.clone(), boot_id, first, last, grouped(*reports), explained]
+    }
+}
+
+impl Contested {
+    const COLUMNS: &'static [Column] = &[
+        ("id", Align::Left),
+        ("first another one", Align::Left),
+        ("last another one", Align::Left),
+        ("times", Align::Right),
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let Self { id, observer: _, first_at, last_at, arrivals } = self;
+        vec![id.clone(), first_at.clone(), last_at.clone(), grouped(*arrivals)]
     }
 }
 
@@ -259,10 +305,12 @@ impl Observer {
         ("last window", Align::Left),
         ("dropped", Align::Right),
         ("unexplained", Align::Right),
+        ("contested", Align::Right),
     ];
 
     fn cells(&self) -> Vec<String> {
-        let Self { observer, name, site, runs, reports, first_window, last_window, dropped, unexplained } = self;
+        let Self { observer, name, site, runs, reports, first_window, last_window, dropped, unexplained, contested } =
+            self;
         let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         vec![
             observer.clone(),
@@ -274,6 +322,7 @@ impl Observer {
             known(last_window),
             grouped(*dropped),
             grouped(*unexplained),
+            grouped(*contested),
         ]
     }
 }
@@ -339,6 +388,30 @@ mod tests {
             gaps.lines().last(),
             Some(r#"{"observer":"7f","boot_id":"a","first_seq":4,"last_seq":4,"reports":1,"status":"unexplained"}"#)
         );
+    }
+
+    #[test]
+    fn contested_ids_are_listed() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        assert_eq!(ask(&folder, Topic::Contested, false), "CONTESTED\n  none\n");
+        let (one, two) = (report("a", 1, None), report("a", 2, Some("7f/a/1")));
+        let cloned = two.replace("edge-1", "edge-2");
+        put(&mut store, &[one.clone(), two, one, cloned.clone(), cloned]);
+        assert_eq!(
+            ask(&folder, Topic::Contested, false),
+            "CONTESTED
+  id      first another one         last another one          times
+  7f/a/2  2026-11-21T00:00:00.000Z  2026-11-21T00:00:00.000Z      2
+"
+        );
+        let observers = ask(&folder, Topic::Observers, true);
+        assert!(observers.contains(r#""contested":1"#), "{observers}");
+        // A database of an earlier version.
+        drop(store);
+        Connection::open(folder.database()).unwrap().execute_batch("DROP TABLE contested").unwrap();
+        assert_eq!(ask(&folder, Topic::Contested, true), "");
+        assert!(ask(&folder, Topic::Observers, true).contains(r#""contested":0"#));
     }
 
     #[test]

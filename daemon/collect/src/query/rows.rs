@@ -3,11 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 
-use super::{
-    LAST_WINDOWS,
-    gaps::{self, Gap, Status},
-    of,
-};
+use super::{LAST_WINDOWS, gaps::Gaps, of};
 
 /// A report.
 #[derive(Debug, Serialize)]
@@ -81,6 +77,23 @@ pub struct Observer {
     pub dropped: u64,
     /// Missing reports without an explanation.
     pub unexplained: u64,
+    /// Ids of which another report or tombstone came than the stored one.
+    pub contested: u64,
+}
+
+/// An id of which another report or tombstone came than the stored one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Contested {
+    /// The id.
+    pub id: String,
+    /// The identity of the observer.
+    pub observer: String,
+    /// When another one came first.
+    pub first_at: String,
+    /// When another one came last.
+    pub last_at: String,
+    /// How often another one came.
+    pub arrivals: u64,
 }
 
 /// The latest windows, in ascending order.
@@ -160,38 +173,55 @@ pub(super) fn count(connection: &Connection, table: &str, observer: Option<&str>
     Ok(count.unsigned_abs())
 }
 
-/// All observers, including those with only tombstones.
-pub(super) fn observers(
-    connection: &Connection,
-    observer: Option<&str>,
-    gaps: &[Gap],
-) -> rusqlite::Result<Vec<Observer>> {
-    let of = of(observer);
-    let mut ids = connection.prepare(&format!(
-        "SELECT observer_id FROM reports WHERE {of} UNION SELECT observer_id FROM tombstones WHERE {of}"
-    ))?;
-    let ids: Vec<String> = ids.query_map(params![observer], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let mut sums = connection.prepare(
+/// An observer, perhaps with only tombstones.
+pub(super) fn observer(connection: &Connection, id: &str, missing: &Gaps) -> rusqlite::Result<Observer> {
+    let Gaps { gaps: _, dropped, unexplained } = *missing;
+    let mut sums = connection.prepare_cached(
         "SELECT count(*), min(window_start), max(number), (SELECT count(*) FROM \
          (SELECT boot_id FROM reports WHERE observer_id = ?1 UNION SELECT boot_id FROM tombstones WHERE observer_id = ?1)) \
          FROM reports WHERE observer_id = ?1",
     )?;
+    let (reports, first_window, last, runs) = sums.query_row([id], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?, row.get::<_, i64>(3)?))
+    })?;
     let mut ends =
-        connection.prepare(&format!("SELECT max(window_end) FROM reports WHERE number IN {LAST_WINDOWS}"))?;
-    let mut who = connection.prepare("SELECT observer_name, site FROM reports WHERE number = ?1")?;
-    ids.into_iter()
-        .map(|id| {
-            let missing =
-                |wanted: Status| gaps::reports(gaps.iter().filter(|gap| gap.observer == id), |status| status == wanted);
-            let (dropped, unexplained) = (missing(Status::Dropped), missing(Status::Unexplained));
-            let (reports, first_window, last, runs) = sums.query_row(params![id], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?, row.get::<_, i64>(3)?))
-            })?;
-            let last_window = ends.query_row(params![id, 1], |row| row.get(0))?;
-            let (name, site) =
-                who.query_row(params![last], |row| Ok((row.get(0)?, row.get(1)?))).optional()?.unwrap_or_default();
-            let (runs, reports) = (runs.unsigned_abs(), reports.unsigned_abs());
-            Ok(Observer { observer: id, name, site, runs, reports, first_window, last_window, dropped, unexplained })
+        connection.prepare_cached(&format!("SELECT max(window_end) FROM reports WHERE number IN {LAST_WINDOWS}"))?;
+    let last_window = ends.query_row(params![id, 1], |row| row.get(0))?;
+    let mut who = connection.prepare_cached("SELECT observer_name, site FROM reports WHERE number = ?1")?;
+    let (name, site) = who.query_row([last], |row| Ok((row.get(0)?, row.get(1)?))).optional()?.unwrap_or_default();
+    let (runs, reports) = (runs.unsigned_abs(), reports.unsigned_abs());
+    let contested = if has_contested(connection)? { count(connection, "contested", Some(id))? } else { 0 };
+    let observer = id.to_owned();
+    Ok(Observer { observer, name, site, runs, reports, first_window, last_window, dropped, unexplained, contested })
+}
+
+/// Whether there is a table of contested ids: a database of an earlier version has none.
+pub(super) fn has_contested(connection: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'contested'";
+    connection.prepare_cached(sql)?.exists([])
+}
+
+/// The latest contested ids, in ascending order.
+pub(super) fn contested(
+    connection: &Connection,
+    observer: Option<&str>,
+    limit: Option<u32>,
+) -> rusqlite::Result<Vec<Contested>> {
+    if !has_contested(connection)? {
+        return Ok(Vec::new());
+    }
+    let sql = format!(
+        "SELECT id, observer_id, first_at, last_at, arrivals FROM contested WHERE {} ORDER BY last_at DESC, id LIMIT ?2",
+        of(observer)
+    );
+    let contested = |row: &Row<'_>| {
+        Ok(Contested {
+            id: row.get(0)?,
+            observer: row.get(1)?,
+            first_at: row.get(2)?,
+            last_at: row.get(3)?,
+            arrivals: row.get::<_, i64>(4)?.unsigned_abs(),
         })
-        .collect()
+    };
+    latest(connection, &sql, observer, limit, contested)
 }

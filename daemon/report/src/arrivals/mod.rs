@@ -16,29 +16,47 @@
 //!
 //! Which run the missing numbers between two runs belong to is known only for the last of them.
 //!
+//! Two reports with the same number are copies if they have the same [`Content`], and that is an ordinary duplicate. If
+//! they are different, two observers have the same identity (a router was cloned), or one of the reports is forged: the
+//! number is **contested**. The first report counts. Two tombstones of the same numbers with different reasons are
+//! contested, too. Only so many contents are known, those of the highest numbers of each run: whether a copy of an
+//! older report is the same is unknown.
+//!
 //! Whether reports are missing at the end cannot be known: the observer may be switched off.
 
 mod ranges;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
 use self::ranges::Ranges;
+use crate::{content::Content, limits::NAME_BYTES_MAX};
 
-/// The most runs of an observer of which reports came.
-pub const RUNS_MAX: usize = 64;
 /// The most runs of which only tombstones came.
 pub const SILENT_RUNS_MAX: usize = 64;
 
-/// The longest name of a run that is kept, in bytes. That of weir has eight.
-const RUN_BYTES_MAX: usize = 255;
+/// The most that is known one by one of an observer. Of what is beyond, only sums are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Runs of which reports came. Until the oldest are forgotten, there may be twice as many.
+    pub runs: usize,
+    /// Ranges of reports and tombstones.
+    pub pieces: usize,
+    /// Contents of reports.
+    pub contents: usize,
+}
 
 /// What arrived of the reports of one observer. `T` is a time.
 #[derive(Clone, Debug)]
 pub struct Arrivals<T> {
+    limits: Limits,
+    /// How many reports and tombstones came since pieces were counted.
+    uncounted: usize,
+    /// How many contents are known.
+    contents: usize,
     runs: Vec<Run<T>>,
     /// Where each run is.
     places: HashMap<String, usize>,
@@ -59,6 +77,8 @@ pub struct Sent<'s, T> {
     pub seq: u64,
     /// The id of the previous report, if the report has one.
     pub previous: Option<&'s str>,
+    /// What it says.
+    pub content: Content,
     /// When its window began.
     pub start: T,
 }
@@ -68,8 +88,10 @@ pub struct Sent<'s, T> {
 pub enum Arrival {
     /// The first with its number.
     New,
-    /// One with its number came before.
+    /// A copy of it came before, as far as that is known.
     Again,
+    /// Another one with its number came before.
+    Other,
     /// Reports of its time are no longer known one by one, so nobody knows whether it came before.
     Forgotten,
 }
@@ -108,6 +130,8 @@ pub struct Missing {
     pub unexplained: u64,
     /// By the reason of the tombstone.
     pub dropped: BTreeMap<String, u64>,
+    /// Numbers of which different reports or tombstones came. These are not missing.
+    pub contested: u64,
 }
 
 /// The reports of one run of a daemon.
@@ -115,6 +139,10 @@ pub struct Missing {
 struct Run<T> {
     boot_id: String,
     reports: Ranges,
+    /// The contents of the highest numbers.
+    contents: BTreeMap<u64, Content>,
+    /// The numbers of which different reports or tombstones came.
+    contested: Ranges,
     /// First number, last number, reason.
     tombstones: BTreeSet<(u64, u64, String)>,
     /// The lowest number of a report that came, and which report it names.
@@ -139,6 +167,7 @@ struct Known<'a> {
     first: u64,
     last: u64,
     boot_id: &'a str,
+    is_tombstone: bool,
     /// The other run that the report with the first number names.
     follows: Option<&'a str>,
     /// Whether the report with the first number says that it is the first of all.
@@ -152,16 +181,19 @@ impl Gap {
     }
 }
 
-impl<T> Default for Arrivals<T> {
-    fn default() -> Self {
-        Self { runs: Vec::new(), places: HashMap::new(), settled: Missing::default(), settled_until: None }
+impl<T> Arrivals<T> {
+    /// Nothing yet.
+    pub fn new(limits: Limits) -> Self {
+        let (uncounted, contents, runs, places, settled) = Default::default();
+        Self { limits, uncounted, contents, runs, places, settled, settled_until: None }
     }
 }
 
 impl<T: Ord + Clone> Arrivals<T> {
     /// A report came.
     pub fn report(&mut self, sent: Sent<'_, T>) -> Arrival {
-        let Sent { observer, boot_id, seq, previous, start } = sent;
+        self.bound();
+        let Sent { observer, boot_id, seq, previous, content, start } = sent;
         let found = self.find(boot_id);
         if found.is_none() && self.settled_until.as_ref().is_some_and(|until| start <= *until) {
             return Arrival::Forgotten;
@@ -171,17 +203,24 @@ impl<T: Ord + Clone> Arrivals<T> {
             return Arrival::Forgotten;
         }
         if !run.reports.insert(seq) {
-            return Arrival::Again;
+            let is_copy = run.contents.get(&seq).is_none_or(|known| *known == content);
+            if !is_copy {
+                run.contested.insert(seq);
+            }
+            return if is_copy { Arrival::Again } else { Arrival::Other };
         }
         if run.lowest.as_ref().is_none_or(|(lowest, _)| seq < *lowest) {
             run.lowest = Some((seq, Before::of(observer, boot_id, previous)));
         }
         run.latest = run.latest.take().max(Some(start));
+        run.contents.insert(seq, content);
+        self.contents += 1;
         Arrival::New
     }
 
     /// A tombstone of these numbers came. Returns whether there is room for it.
     pub fn tombstone(&mut self, boot_id: &str, first: u64, last: u64, reason: &str) -> bool {
+        self.bound();
         let found = self.find(boot_id);
         if found.is_none() && !self.has_room_for_silent(last) {
             return false;
@@ -189,9 +228,22 @@ impl<T: Ord + Clone> Arrivals<T> {
         let run = self.run(found, boot_id);
         let first = first.max(run.settled);
         if first <= last {
+            let same = (first, last, String::new())..=(first, last, char::MAX.to_string());
+            if run.tombstones.range(same).any(|(.., other)| other != reason) {
+                run.contested.insert_range(first, last);
+            }
             run.tombstones.insert((first, last, reason.to_owned()));
         }
         true
+    }
+
+    /// Bounds what is known one by one.
+    fn bound(&mut self) {
+        self.uncounted += 1;
+        let Limits { runs, pieces, contents } = self.limits;
+        if self.runs.len() > 2 * runs + SILENT_RUNS_MAX || self.uncounted > pieces || self.contents > 2 * contents {
+            self.settle(pieces, contents);
+        }
     }
 
     /// The highest number of a run that came.
@@ -221,8 +273,25 @@ impl<T: Ord + Clone> Arrivals<T> {
     }
 
     /// The number of runs that are known.
-    pub const fn runs(&self) -> usize {
+    #[cfg(test)]
+    const fn runs(&self) -> usize {
         self.runs.len()
+    }
+
+    /// The numbers of which different reports came, by run.
+    pub fn contested(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        let of_run = |run: &'_ Run<T>| -> Vec<(u64, u64)> { run.contested.iter().collect() };
+        let each =
+            self.runs.iter().flat_map(move |run| of_run(run).into_iter().map(|numbers| (&*run.boot_id, numbers)));
+        each.map(|(boot_id, (first, last))| (boot_id, first, last))
+    }
+
+    /// What is missing and what is contested, as sums.
+    pub fn missing(&self) -> Missing {
+        let mut missing = self.settled.clone();
+        self.gaps().iter().for_each(|gap| missing.add(gap));
+        missing.contested = sum(missing.contested, self.contested().map(|(_, first, last)| (first, last)));
+        missing
     }
 
     /// The number of ranges and tombstones that are known one by one, which is proportional to the memory.
@@ -232,9 +301,9 @@ impl<T: Ord + Clone> Arrivals<T> {
 
     /// What is missing, by sequence and number. What is no longer known one by one is in [`Arrivals::settled`].
     pub fn gaps(&self) -> Vec<Gap> {
-        let mut gaps = Vec::new();
+        let (mut gaps, lasts) = (Vec::new(), self.lasts());
         for (nth, sequence) in self.sequences().into_iter().enumerate() {
-            let mut here = self.holes(nth == 0, &sequence);
+            let mut here = self.holes(nth == 0, &sequence, &lasts);
             here.extend(sequence.iter().flat_map(|run| self.runs[*run].dropped()));
             here.sort_by_key(|gap| (gap.first, gap.last));
             gaps.extend(here);
@@ -247,17 +316,38 @@ impl<T: Ord + Clone> Arrivals<T> {
         &self.settled
     }
 
-    /// Forgets the oldest runs and reports one by one, so that at most so many pieces and [`RUNS_MAX`] runs are known.
-    /// What is missing of them stays missing, also if it comes later.
-    pub fn settle(&mut self, pieces: usize) {
+    /// Forgets the oldest runs and reports one by one, so that at most so many pieces and contents are known, and only
+    /// as many runs as there may be. What is missing of them stays missing, also if it comes later.
+    pub fn settle(&mut self, pieces: usize, contents: usize) {
+        self.uncounted = 0;
+        let order = self.in_order();
+        if let Some(oldest) = order.len().checked_sub(self.limits.runs).filter(|oldest| *oldest > 0) {
+            self.forget(oldest);
+        }
+        self.forget_contents(contents);
+        if self.pieces() > pieces {
+            self.forget_pieces(pieces);
+        }
+    }
+
+    /// Forgets the contents of the oldest reports.
+    fn forget_contents(&mut self, contents: usize) {
         let mut order = self.in_order();
-        while order.len() > RUNS_MAX {
-            self.forget(order[0]);
-            order = self.in_order();
+        order.reverse();
+        let mut room = contents;
+        for nth in order {
+            let known = &mut self.runs[nth].contents;
+            if let Some(beyond) = known.len().checked_sub(room).filter(|beyond| *beyond > 0) {
+                let first = known.keys().nth(beyond).copied();
+                *known = first.map(|first| known.split_off(&first)).unwrap_or_default();
+            }
+            room -= known.len();
         }
-        if self.pieces() <= pieces {
-            return;
-        }
+        self.contents = contents - room;
+    }
+
+    fn forget_pieces(&mut self, pieces: usize) {
+        let mut order = self.in_order();
         order.extend((0..self.runs.len()).filter(|nth| self.runs[*nth].latest.is_none()));
         // The newest run keeps its newest pieces.
         let newest = order.iter().rposition(|nth| self.runs[*nth].latest.is_some());
@@ -275,23 +365,30 @@ impl<T: Ord + Clone> Arrivals<T> {
         }
     }
 
-    /// Forgets the oldest run, and those before the next one of which only tombstones came. From then on, the next one
+    /// Forgets the oldest runs, and those before the next one of which only tombstones came. From then on, the next one
     /// begins as if nothing was before it.
     fn forget(&mut self, oldest: usize) {
-        let (sequences, next) = (self.sequences(), self.in_order().get(1).copied());
+        let (sequences, order) = (self.sequences(), self.in_order());
+        let (oldest, next) = (order[..oldest].iter().copied().collect::<HashSet<_>>(), order.get(oldest).copied());
         let first_of_next = next.map(|nth| self.runs[nth].first());
-        let (mut gaps, mut forgotten) = (Vec::new(), Vec::new());
-        for (nth, sequence) in sequences.iter().enumerate().take(2) {
-            let until = first_of_next.filter(|_| next.is_some_and(|next| sequence.contains(&next)));
-            let is_before = |last: u64| until.map_or(nth == 0, |until| last < until);
-            gaps.extend(self.holes(nth == 0, sequence).into_iter().filter(|gap| is_before(gap.last)));
+        let of_next = sequences.iter().position(|sequence| next.is_some_and(|next| sequence.contains(&next)));
+        let (mut gaps, mut forgotten, lasts) = (Vec::new(), Vec::new(), self.lasts());
+        let mut contested = self.settled.contested;
+        for (place, sequence) in sequences.iter().enumerate() {
+            let is_before = |last: u64| match (of_next, first_of_next) {
+                (Some(of_next), Some(first)) => place < of_next || place == of_next && last < first,
+                _ => true,
+            };
+            gaps.extend(self.holes(place == 0, sequence, &lasts).into_iter().filter(|gap| is_before(gap.last)));
             for (nth, run) in sequence.iter().map(|nth| (*nth, &self.runs[*nth])) {
-                if nth == oldest || run.latest.is_none() && is_before(run.last()) {
+                if oldest.contains(&nth) || run.latest.is_none() && is_before(run.last()) {
                     gaps.extend(run.dropped());
+                    contested = sum(contested, run.contested.iter());
                     forgotten.push(run.boot_id.clone());
                 }
             }
         }
+        self.settled.contested = contested;
         gaps.iter().for_each(|gap| self.settled.add(gap));
         if let (Some(nth), Some(first)) = (next, first_of_next) {
             self.runs[nth].lowest = Some((first, Before::Nothing));
@@ -303,6 +400,7 @@ impl<T: Ord + Clone> Arrivals<T> {
     fn remove(&mut self, boot_id: &str) {
         let Some(place) = self.places.remove(boot_id) else { return };
         let run = self.runs.swap_remove(place);
+        self.contents -= run.contents.len();
         if let Some(moved) = self.runs.get(place) {
             self.places.insert(moved.boot_id.clone(), place);
         }
@@ -355,11 +453,16 @@ impl<T: Ord + Clone> Arrivals<T> {
         fitting.max().map_or(sequences.len(), |(_, nth)| nth)
     }
 
+    /// The last number of each run.
+    fn lasts(&self) -> HashMap<&str, u64> {
+        self.runs.iter().map(|run| (&*run.boot_id, run.last())).collect()
+    }
+
     /// The numbers of a sequence that neither reports nor tombstones account for.
-    fn holes(&self, is_first: bool, sequence: &[usize]) -> Vec<Gap> {
+    fn holes(&self, is_first: bool, sequence: &[usize], lasts: &HashMap<&str, u64>) -> Vec<Gap> {
         let mut all: Vec<Known<'_>> = sequence.iter().flat_map(|nth| self.runs[*nth].known()).collect();
-        all.sort_by_key(|known| (known.first, known.last));
-        let lasts: HashMap<&str, u64> = self.runs.iter().map(|run| (&*run.boot_id, run.last())).collect();
+        // A report says more than a tombstone of its number.
+        all.sort_by_key(|known| (known.first, known.is_tombstone, known.last));
         let (mut holes, mut last) = (Vec::new(), None);
         for known in all {
             let before = last.max(known.follows.and_then(|boot_id| lasts.get(boot_id).copied()));
@@ -381,8 +484,9 @@ impl<T: Ord + Clone> Arrivals<T> {
 
 impl<T> Run<T> {
     fn new(boot_id: &str) -> Self {
-        let (reports, tombstones, settled) = Default::default();
-        Self { boot_id: boot_id.to_owned(), reports, tombstones, lowest: None, latest: None, settled }
+        let (reports, contents, contested, tombstones, settled) = Default::default();
+        let (boot_id, lowest, latest) = (boot_id.to_owned(), None, None);
+        Self { boot_id, reports, contents, contested, tombstones, lowest, latest, settled }
     }
 
     /// Its first known number.
@@ -403,7 +507,7 @@ impl<T> Run<T> {
     }
 
     fn pieces(&self) -> usize {
-        1 + self.reports.len() + self.tombstones.len()
+        1 + self.reports.len() + self.contested.len() + self.tombstones.len()
     }
 
     fn known(&self) -> impl Iterator<Item = Known<'_>> {
@@ -414,11 +518,12 @@ impl<T> Run<T> {
                 Some(Before::OtherRun(run)) => Some(&**run),
                 _ => None,
             };
-            Known { first, last, boot_id, follows, is_start: first == self.first() && self.is_start() }
+            let is_tombstone = false;
+            Known { first, last, boot_id, is_tombstone, follows, is_start: first == self.first() && self.is_start() }
         });
         let of_tombstones = self.tombstones.iter().map(move |(first, last, _)| {
-            let (follows, is_start) = (None, false);
-            Known { first: *first, last: *last, boot_id, follows, is_start }
+            let (is_tombstone, follows, is_start) = (true, None, false);
+            Known { first: *first, last: *last, boot_id, is_tombstone, follows, is_start }
         });
         of_reports.chain(of_tombstones)
     }
@@ -474,6 +579,15 @@ impl<T> Run<T> {
         self.reports.insert_range(first, last);
         let tombstones = std::mem::take(&mut self.tombstones).into_iter().filter(|(_, last, _)| *last >= below);
         self.tombstones = tombstones.map(|(first, last, reason)| (first.max(below), last, reason)).collect();
+        let contested = std::mem::take(&mut self.contested);
+        for (first, last) in contested.iter() {
+            if first < below {
+                settled.contested = sum(settled.contested, [(first, last.min(below - 1))]);
+            }
+            if last >= below {
+                self.contested.insert_range(first.max(below), last);
+            }
+        }
         self.settled = self.settled.max(below);
     }
 }
@@ -499,7 +613,7 @@ impl Before {
         let run =
             id.strip_prefix(observer).and_then(|rest| rest.strip_prefix('/')).and_then(|rest| rest.rsplit_once('/'));
         match run {
-            Some((run, _)) if run != boot_id && run.len() <= RUN_BYTES_MAX => Self::OtherRun(run.to_owned()),
+            Some((run, _)) if run != boot_id && run.len() <= NAME_BYTES_MAX => Self::OtherRun(run.to_owned()),
             _ => Self::Report,
         }
     }
@@ -510,6 +624,6 @@ const fn count(first: u64, last: u64) -> u64 {
     (last - first).saturating_add(1)
 }
 
-fn sum(before: u64, ranges: Vec<(u64, u64)>) -> u64 {
+fn sum(before: u64, ranges: impl IntoIterator<Item = (u64, u64)>) -> u64 {
     ranges.into_iter().fold(before, |sum, (first, last)| sum.saturating_add(count(first, last)))
 }

@@ -75,7 +75,9 @@ impl SinkCounters {
 /// Why reports are lost, as the log puts it.
 pub(super) const fn why(reason: Reason) -> &'static str {
     match reason {
-        Reason::SpoolFull => "the spool or its disk is full, so the oldest go, and tombstones name them",
+        Reason::SpoolFull => {
+            "the spool or its disk is full, so the oldest go that are not being sent, and tombstones name them"
+        }
         Reason::QueueFull => {
             "no disk takes them, and memory has room for a few, so those that have waited there longest go"
         }

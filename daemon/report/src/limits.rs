@@ -1,0 +1,36 @@
+//! The most of everything that senders of reports choose. The collector refuses what is beyond, and `weir merge` leaves
+//! it out. Both name it.
+
+/// The longest line, in bytes: a report with the largest sketches has less.
+pub const LINE_BYTES_MAX: usize = 16 << 20;
+/// The longest identity or name of an observer, a run, a site, a sketch or a field, and the longest reason, in bytes.
+/// Those of weir are shorter.
+pub const NAME_BYTES_MAX: usize = 255;
+/// The longest text of a report, in bytes, except for images of sketches.
+pub const TEXT_BYTES_MAX: usize = 64 << 10;
+/// The deepest nesting of lists and objects. A report has some ten levels. JSON parsers, including those of databases,
+/// have their own limits, and would then fail on every report.
+pub const DEPTH_MAX: usize = 64;
+/// The most observers.
+pub const OBSERVERS_MAX: usize = 16_384;
+/// No report has this number or a larger one: every JSON reader keeps smaller integers exact. With a report each
+/// second, it is reached in 285 million years.
+pub const SEQ_MAX: u64 = 1 << 53;
+
+/// Checks the length of a name.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_name(field: &str, name: &str) -> Result<(), String> {
+    if name.len() <= NAME_BYTES_MAX { Ok(()) } else { Err(format!("`{field}` is longer than {NAME_BYTES_MAX} bytes")) }
+}
+
+/// Checks the number of a report.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_seq(field: &str, seq: u64) -> Result<(), String> {
+    if seq < SEQ_MAX { Ok(()) } else { Err(format!("no weir has sent {seq} reports (`{field}`)")) }
+}
