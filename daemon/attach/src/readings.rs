@@ -15,14 +15,13 @@ use std::{
 };
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice::name_to_index, socket_with};
-use weir_common::ledger::Tally;
+use weir_common::{control::OTHERS, ledger::Tally};
 use weir_config::interface::Way;
 use weir_datapath::counters::LiveCounters;
 
 use super::{
     coverage::{Reading, SeenPackets},
     netlink::name,
-    shared_slot::SharedSlot,
 };
 
 /// The last reading of all counts.
@@ -67,7 +66,7 @@ impl<'a> Readings<'a> {
     pub fn take(&mut self, slots: usize, pause: Duration) -> io::Result<()> {
         (self.own, self.later) = Default::default();
         let before = self.seen_now(slots);
-        self.others = self.seen_of(SharedSlot::SLOT);
+        self.others = self.seen_of(OTHERS as usize);
         self.own = self.own_counts()?;
         thread::sleep(pause);
         self.seen = before.into_iter().zip(self.seen_now(slots)).map(|(before, after)| [before, after]).collect();
