@@ -138,8 +138,8 @@ fn is_attached(reports: &[Value]) -> bool {
 }
 
 /// Sends so many packets to the interface, which is in this namespace, and waits until it has counted them. While a
-/// native program comes or goes, the kernel drops packets of a veth's queue, and nobody counts them: then it waits until
-/// no more come.
+/// native program comes or goes, the kernel drops packets of a veth's queue, and nobody counts them: then it waits
+/// until no more come.
 fn send(pair: &QuietPair, of: &Namespace, interface: &str, packets: u64) -> Result<()> {
     const CALM: Duration = Duration::from_secs(2);
     let before = of.counters(interface)?.received.packets;

@@ -384,8 +384,8 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
     }
 }
 
-/// How many buckets have this error; and which error so many buckets have, because the function is its own inverse. Keys
-/// that are not held are spread over the cells. Three quarters of the error allow for an uneven spread.
+/// How many buckets have this error; and which error so many buckets have, because the function is its own inverse.
+/// Keys that are not held are spread over the cells. Three quarters of the error allow for an uneven spread.
 fn buckets_of(error: f64) -> f64 {
     4.0 / (CELLS as f64 * error)
 }

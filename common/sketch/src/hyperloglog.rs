@@ -167,7 +167,8 @@ impl HyperLogLog {
     }
 
     /// The sketch that would have counted the same keys with two to the `precision` registers, or with the fewest
-    /// ([`PRECISION_MIN`]) if that is less; a copy if it has no more than that. Sketches of different sizes can be merged after the larger one is folded.
+    /// ([`PRECISION_MIN`]) if that is less; a copy if it has no more than that. Sketches of different sizes can be
+    /// merged after the larger one is folded.
     ///
     /// `DataSketches` folds other bits of its hashes. So do not fold a sketch of its hashes
     /// ([`PublicHash`](crate::datasketches::PublicHash)); make it with the right precision.

@@ -90,8 +90,8 @@ impl SharedBloom {
         check_room("items", items, items_max(load_for(false_positive_rate)))
     }
 
-    /// The memory that [`SharedBloom::with_capacity`] takes with the same arguments, in bytes, if it allows them. Nothing is
-    /// allocated.
+    /// The memory that [`SharedBloom::with_capacity`] takes with the same arguments, in bytes, if it allows them.
+    /// Nothing is allocated.
     pub fn bytes_for(items: u64, false_positive_rate: f64) -> usize {
         size_of::<Self>() + blocks_for(items.max(1), false_positive_rate) * size_of::<Block>()
     }

@@ -285,8 +285,8 @@ impl Attachment {
 
     /// Its interface has vanished, and may already be back.
     ///
-    /// `last` are both counts when it vanished, if they are known. `others` is what the account of that name had counted
-    /// before.
+    /// `last` are both counts when it vanished, if they are known. `others` is what the account of that name had
+    /// counted before.
     pub fn leave(&mut self, departure: Departure, last: Option<Reading>, others: SeenPackets) {
         let mut unseen = Unseen::default();
         let earlier = self.coverage.reading();
@@ -417,8 +417,8 @@ impl Attachment {
         (self.coverage, self.changed) = (Coverage::new(begun), true);
         let (Some(present), Some(Reading { own: [_, own], seen: [_, seen] })) = (self.present, begun) else { return };
         let most = less(own, seen.all);
-        // Another interface may have carried its packets in another network namespace. If it looks like the same one, it
-        // has carried at least what it has counted since then.
+        // Another interface may have carried its packets in another network namespace. If it looks like the same one,
+        // it has carried at least what it has counted since then.
         let was = state.ifindex.map(|ifindex| Present { ifindex, address: state.address, ..present });
         let least = match state.own() {
             Some(before) if before.packets <= own.packets && was.is_some_and(|was| was.is_same(&present)) => {

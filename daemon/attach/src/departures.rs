@@ -132,7 +132,8 @@ impl Departures {
         self.since = Some(since);
     }
 
-    /// Those that the next weir must know, if the slot has counted `seen` and the account `others` has counted `others`.
+    /// Those that the next weir must know, if the slot has counted `seen` and the account `others` has counted
+    /// `others`.
     pub fn kept(&self, seen: SeenPackets, others: SeenPackets) -> Vec<Away> {
         let words = |Tally { packets, bytes }| [packets, bytes];
         let kept = |one: &Vanished| {

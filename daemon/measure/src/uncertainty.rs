@@ -1,5 +1,5 @@
-//! How far the true numbers of a window may differ from those of its records: packets were lost or left out by sampling,
-//! or nobody knows how many packets a buffer had.
+//! How far the true numbers of a window may differ from those of its records: packets were lost or left out by
+//! sampling, or nobody knows how many packets a buffer had.
 //!
 //! A lost packet may have any key, also one that no record has. The packets of a buffer have the same key. So a buffer
 //! widens the bounds of packets and bytes, but neither counts of distinct keys nor bounds of keys that nobody saw.

@@ -1,7 +1,8 @@
 //! Seconds of a capture without a long pause between them.
 //!
-//! The time that a capture covers is known at its end. Packets before it are strays (see [`span`](crate::capture::span)):
-//! their seconds must not be among the rates. So rates are kept for each stretch until then.
+//! The time that a capture covers is known at its end. Packets before it are strays (see
+//! [`span`](crate::capture::span)): their seconds must not be among the rates. So rates are kept for each stretch until
+//! then.
 
 use weir_common::ledger::Tally;
 
