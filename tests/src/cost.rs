@@ -11,7 +11,7 @@ use weir_common::{
     sampling::Valve,
 };
 use weir_config::Packets;
-use weir_datapath::{Constants, Plan};
+use weir_datapath::{Constants, Plan, maps::INTERFACES};
 use zerocopy::IntoBytes as _;
 
 use crate::interpreter::{Arrival, Interpreter};
@@ -103,7 +103,7 @@ pub fn loaded(object: &[u8], program: &str, plan: &Plan) -> Result<Interpreter> 
     for key in [LOOPBACK, egress(LOOPBACK)] {
         let entry = InterfaceSlot { ifindex: key, slot: 0 };
         let place = InterfaceSlot::place(key, 0) as usize * size_of::<InterfaceSlot>();
-        interpreter.set("INTERFACES", place, entry.as_bytes())?;
+        interpreter.set(INTERFACES, place, entry.as_bytes())?;
     }
     Ok(interpreter)
 }

@@ -23,7 +23,7 @@ use super::{
     cpu::Cpus,
     error::KernelError,
     features::Features,
-    maps::{Blocks, InterfaceTable, Valves},
+    maps::{Blocks, INTERFACES, InterfaceTable, Valves},
     object::object,
     plan::Plan,
     preemption::Preemption,
@@ -181,7 +181,7 @@ impl Kernel {
             bytes: layout.blocks.iter().map(|part| part.ring_bytes).collect(),
             made: BTreeMap::new(),
         };
-        let interfaces = InterfaceTable::new(take(&mut ebpf, "INTERFACES")?, take(&mut ebpf, "PASSING")?)?;
+        let interfaces = InterfaceTable::new(take(&mut ebpf, INTERFACES)?, take(&mut ebpf, "PASSING")?)?;
         let Map::Array(valves) = take(&mut ebpf, "VALVES")? else { return Err(KernelError::Missing("VALVES")) };
         let mut hold = Valves::of(&valves)?;
         for cpu in 0..cpus {
@@ -382,7 +382,7 @@ mod tests {
         // `.rodata` has the constants that the loader sets.
         assert_eq!(
             maps,
-            [".rodata", "CACHE", "CPUS", "HANDED_OVER", "INTERFACES", "PASSING", "RINGS", "SCRATCH", "VALVES"]
+            [INTERFACES, ".rodata", "CACHE", "CPUS", "HANDED_OVER", "PASSING", "RINGS", "SCRATCH", "VALVES"]
         );
     }
 }
