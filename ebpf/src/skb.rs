@@ -14,8 +14,8 @@
 //!   The interface did not receive them, so they are not counted.
 //!
 //! Common packets, whose headers are at fixed offsets, are read in place if the linear part has the headers. For all
-//! other packets the parser reads a copy of the beginning as it was on the wire: `bpf_skb_load_bytes` copies it from all
-//! parts of the buffer, and the tag is put back. `bpf_skb_pull_data` would rearrange the buffer and copy a shared one.
+//! other packets the parser reads a copy of the beginning as it was on the wire: `bpf_skb_load_bytes` copies it from
+//! all parts of the buffer, and the tag is put back. `bpf_skb_pull_data` would move data and copy a shared buffer.
 
 use core::arch::asm;
 
