@@ -117,10 +117,18 @@ impl InterfaceTable {
         }
     }
 
-    /// Writes an entry. The table is one value of its map, so this writes all of it again; no other entry changes.
+    /// Writes an entry if it has changed. The table is one value of its map, so this writes all of it again; no other
+    /// entry changes.
     fn set(&mut self, place: u32, entry: InterfaceSlot) -> Result<(), KernelError> {
-        self.entries[place as usize] = entry;
-        syscall::update(self.table.fd().as_fd(), 0, &*self.entries).map_err(KernelError::Table)
+        let before = std::mem::replace(&mut self.entries[place as usize], entry);
+        if before == entry {
+            return Ok(());
+        }
+        let written = syscall::update(self.table.fd().as_fd(), 0, &*self.entries).map_err(KernelError::Table);
+        if written.is_err() {
+            self.entries[place as usize] = before;
+        }
+        written
     }
 
     /// Writes an interface's entry if it has changed.
