@@ -104,9 +104,16 @@ impl InterfaceSlot {
     /// The `probe`th place of a key in the table.
     #[inline(always)]
     pub const fn place(key: u32, probe: u32) -> u32 {
+        Self::spread(key).wrapping_add(probe as u64) as u32 & (INTERFACE_TABLE - 1)
+    }
+
+    /// A number whose lowest bits are a key's first place. The arithmetic is 64-bit, because the kernel's programs have
+    /// no other.
+    #[inline(always)]
+    pub const fn spread(key: u32) -> u64 {
         /// 2^32 divided by the golden ratio: it spreads equally spaced keys (Knuth, TAOCP volume 3, 6.4).
-        const GOLDEN: u32 = 0x9e37_79b1;
-        ((key.wrapping_mul(GOLDEN) >> (u32::BITS - INTERFACE_TABLE.ilog2())) + probe) & (INTERFACE_TABLE - 1)
+        const GOLDEN: u64 = 0x9e37_79b1;
+        (key as u64).wrapping_mul(GOLDEN) >> (u32::BITS - INTERFACE_TABLE.ilog2())
     }
 }
 

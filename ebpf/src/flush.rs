@@ -15,6 +15,8 @@
 //! | on the CPU, in a system call | a packet may interrupt it | the packet finds `busy` and leaves the cache alone |
 //! | elsewhere: the CPU is offline | the CPU may come back | the same; [`FlushOrder`] has the order of steps |
 
+use core::mem::offset_of;
+
 use weir_common::{
     control::{Flush, FlushOrder, Flushed},
     cpu::{Cpu, EVICTED_MAX, HANDED_OVER_MAX, HandedOver},
@@ -50,7 +52,7 @@ pub fn flush(id: u32, order: u64) -> Flushed {
     };
     let again = Flushed { state: Flush::Again, records: 0 };
     if order == RELEASE {
-        store(&mut cpu.busy, 0);
+        store::<{ offset_of!(Cpu, busy) }>(cpu, 0);
         return again;
     }
     if order == CLOSE && cpu.in_packet != 0 {
@@ -64,16 +66,16 @@ pub fn flush(id: u32, order: u64) -> Flushed {
         let next = cpu.epoch.wrapping_add(1);
         // The daemon has read it, because it closes one window after the other.
         *at(&mut cpu.largest, (next & 1) as usize) = 0;
-        store(&mut cpu.epoch, next);
+        store::<{ offset_of!(Cpu, epoch) }>(cpu, next);
     }
-    store(&mut cpu.busy, 1);
+    store::<{ offset_of!(Cpu, busy) }>(cpu, 1);
     if order == CLAIM {
         return again;
     }
     // SAFETY: only the daemon reads it, between two calls.
     let flushed = hand_over(cpu, unsafe { &mut *handed_over });
     if order == CLOSE {
-        store(&mut cpu.busy, 0);
+        store::<{ offset_of!(Cpu, busy) }>(cpu, 0);
     }
     flushed.unwrap_or(none)
 }
@@ -102,7 +104,7 @@ fn hand_over(cpu: &mut Cpu, handed_over: &mut HandedOver) -> Option<Flushed> {
             }
             // Likewise, the cursor is stored here and loaded again in the next iteration.
             let next = cpu.cursor + 1;
-            store(&mut cpu.cursor, next);
+            store::<{ offset_of!(Cpu, cursor) }>(cpu, next);
         }
         return Some(Flushed { state: Flush::Again, records: cpu.handed_over });
     }

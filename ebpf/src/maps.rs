@@ -30,9 +30,27 @@ const PAGE_ALIGNED: usize = 1 << 10;
 /// `BPF_F_NO_PREALLOC`: an element takes memory only once it exists.
 const NO_PREALLOCATION: usize = 1;
 
-/// The slot of each interface index.
-#[btf_map]
-pub static INTERFACES: Array<InterfaceSlot, { INTERFACE_TABLE as usize }> = Array::new();
+/// The slot of each interface index. It is a map with this one value, so an entry has a known address and takes no
+/// lookup.
+#[unsafe(link_section = ".data.interfaces")]
+#[unsafe(no_mangle)]
+static mut INTERFACES: [InterfaceSlot; INTERFACE_TABLE as usize] =
+    [InterfaceSlot { ifindex: 0, slot: 0 }; INTERFACE_TABLE as usize];
+
+/// The entry at a key's `probe`th place of the interface table.
+#[inline(always)]
+pub fn interface_entry(key: u32, probe: u32) -> InterfaceSlot {
+    // This is `InterfaceSlot::place`.
+    let place = masked::<{ INTERFACE_TABLE as usize }>(InterfaceSlot::spread(key) as usize + probe as usize);
+    // SAFETY: the place is within the table. The daemon replaces whole words, at any time.
+    unsafe {
+        let entry = (&raw const INTERFACES).cast::<InterfaceSlot>().add(place);
+        InterfaceSlot {
+            ifindex: (&raw const (*entry).ifindex).read_volatile(),
+            slot: (&raw const (*entry).slot).read_volatile(),
+        }
+    }
+}
 
 /// A [`weir_common::control::Passing`] by interface index, where it is not the default.
 #[btf_map]
@@ -172,23 +190,33 @@ pub fn cache_place(cpu: &Cpu, place: u64) -> Option<*mut Record> {
     CACHE.get_ptr_mut(cpu.first_slot + slot as u32)
 }
 
-/// The element at `index`, modulo the array's length, which must be a power of two. The mask is in assembly: LLVM would
-/// compare one register and use another, or drop the mask where it can prove that the mask is redundant but the
-/// verifier cannot.
+/// The element at `index`, modulo the array's length, which must be a power of two.
 #[inline(always)]
 pub fn at<T, const N: usize>(array: &mut [T; N], index: usize) -> &mut T {
-    const { assert!(N.is_power_of_two()) };
-    let mut masked = index;
-    // SAFETY: register arithmetic only.
-    unsafe { asm!("{0} &= {1}", inout(reg) masked, const N - 1, options(pure, nomem, nostack)) };
     // SAFETY: masked to be below `N`.
-    unsafe { array.get_unchecked_mut(masked) }
+    unsafe { array.get_unchecked_mut(masked::<N>(index)) }
 }
 
-/// Stores a value that an interrupt on this CPU reads. This is one instruction, and a compiler barrier: nothing is
-/// moved across it.
+/// A number modulo `N`, a power of two. The mask is in assembly: LLVM would compare one register and use another, or
+/// drop the mask where it can prove that the mask is redundant but the verifier cannot.
 #[inline(always)]
-pub fn store(place: &mut u32, value: u32) {
-    // SAFETY: the reference is valid and aligned.
-    unsafe { asm!("*(u32 *)({0} + 0) = {1}", in(reg) place, in(reg) u64::from(value), options(nostack)) };
+pub fn masked<const N: usize>(mut number: usize) -> usize {
+    const { assert!(N.is_power_of_two()) };
+    // SAFETY: register arithmetic only.
+    unsafe { asm!("{0} &= {1}", inout(reg) number, const N - 1, options(pure, nomem, nostack)) };
+    // SAFETY: the mask has no other bits.
+    unsafe { core::hint::assert_unchecked(number < N) };
+    number
+}
+
+/// Stores a value into the field at `OFFSET` of a CPU's block, which an interrupt on this CPU reads. This is one
+/// instruction, and a compiler barrier: nothing is moved across it.
+#[inline(always)]
+pub fn store<const OFFSET: usize>(cpu: &mut Cpu, value: u32) {
+    const { assert!(OFFSET.is_multiple_of(4) && OFFSET < core::mem::offset_of!(Cpu, evicted)) };
+    // SAFETY: a field of the block, which is aligned to words.
+    unsafe {
+        asm!("*(u32 *)({0} + {2}) = {1}", in(reg) core::ptr::from_mut(cpu), in(reg) u64::from(value), const OFFSET,
+            options(nostack));
+    }
 }

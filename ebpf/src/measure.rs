@@ -22,11 +22,11 @@
 //! Return Stack Overflow), each return costs 4 to 10 ns. So no packet that has a key makes one, unless it evicts a
 //! record. What is rare is in separate functions.
 
-use core::arch::asm;
+use core::{arch::asm, mem::offset_of};
 
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use weir_common::{
-    control::{Feeds, INTERFACE_PROBES, InterfaceSlot, Passing, egress, is_egress},
+    control::{Feeds, INTERFACE_PROBES, InterfaceSlot, Passing, SLOTS_MAX, egress, is_egress},
     cpu::Cpu,
     flow::Scope,
     ledger::{Counters, Skip, Tally, TcpPackets, Uncertain},
@@ -38,7 +38,7 @@ use weir_common::{
 use crate::{
     cache,
     counters::counters,
-    maps::{CPUS, INTERFACES, PASSING, at, is_sampling, store, this_cpu},
+    maps::{CPUS, PASSING, at, interface_entry, is_sampling, masked, store, this_cpu},
     ring, sampling,
 };
 
@@ -78,37 +78,39 @@ pub trait Packet: Copy {
 /// `None` if a map lookup fails. The sizes of the maps rule that out, but the verifier requires the check.
 #[inline(always)]
 pub fn measure(packet: impl Packet) -> Option<()> {
-    let tally = packet.tally();
-    let entry = interface_slot(packet.interface())?;
+    // First, while nothing has to outlive these calls.
     // SAFETY: this CPU's block. No other packet is measured on this CPU until this one is finished, and `flush` returns
     // at once if it finds `in_packet`.
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(this_cpu())? };
-    store(&mut cpu.in_packet, 1);
+    let tally = packet.tally();
+    let entry = interface_slot(packet.interface());
+    store::<{ offset_of!(Cpu, in_packet) }>(cpu, 1);
     let counted = count_seen(packet, cpu, entry, tally);
-    store(&mut cpu.in_packet, 0);
+    store::<{ offset_of!(Cpu, in_packet) }>(cpu, 0);
     counted
 }
 
 /// Counts a packet: it is half counted from here on.
 #[inline(always)]
 fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> Option<()> {
-    let mut scope = Scope::new(entry as u8, cpu.epoch as u8);
+    let slot = masked::<{ SLOTS_MAX as usize }>(entry as usize);
+    let mut scope = Scope::new(slot as u8, cpu.epoch as u8);
     let set = &mut cpu.counter_sets[usize::from(scope.epoch() & 1)];
-    let counters = at(&mut set.interfaces, usize::from(scope.interface()));
+    let counters = &mut set.interfaces[slot];
     counters.seen.add(tally);
     if packet.is_merged() {
         count_merged(packet, counters, tally);
     }
-    let class = size_class(tally.mean_bytes());
-    counters.sizes.count(class, tally.packets);
-    if entry >> 8 != Feeds::All as u32 && has_fed(entry >> 8, packet.came_by()) {
-        counters.repeated.add(tally);
-        scope = scope.repeated();
-    } else if let Some(packets) = set.sizes.get_mut(class) {
-        *packets += tally.packets;
-        if class >= EXACT as usize {
-            note_largest(cpu, scope, tally);
+    let bytes = tally.mean_bytes();
+    if entry >> 8 == Feeds::All as u32 && bytes < EXACT {
+        counters.sizes.count(bytes as usize, tally.packets);
+        set.sizes[bytes as usize] += tally.packets;
+    } else {
+        if entry >> 8 != Feeds::All as u32 && has_fed(entry >> 8, packet.came_by()) {
+            counters.repeated.add(tally);
+            scope = scope.repeated();
         }
+        count_size(cpu, scope, tally);
     }
     // SAFETY: this is true for every scope.
     unsafe { core::hint::assert_unchecked(scope.is_apart()) };
@@ -117,7 +119,7 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u32, tally: Tally) -> O
         return measure_sampled(packet, cpu, scope, tally);
     }
     let counted = packet.common(
-        // Inlined in both places that call it; otherwise the key would go through memory.
+        // Inlined in all places that call it; otherwise the key would go through memory.
         #[inline(always)]
         |parsed: Parsed| count_common(packet, parsed, cpu, scope, tally),
     );
@@ -137,7 +139,27 @@ fn count_merged(packet: impl Packet, counters: &mut Counters, tally: Tally) {
     counters.uncertain.most.add(most);
 }
 
-/// Notes the largest packet of a window, because classes of large packets cover several sizes.
+/// Counts the size of any packet. The class of a large one covers several sizes, so the largest packet of a window is
+/// noted.
+#[inline(always)]
+fn count_size(cpu: &mut Cpu, scope: Scope, tally: Tally) {
+    let bytes = tally.mean_bytes();
+    let class = size_class(bytes);
+    let parity = usize::from(scope.epoch() & 1);
+    let set = &mut cpu.counter_sets[parity];
+    at(&mut set.interfaces, usize::from(scope.interface())).sizes.count(class, tally.packets);
+    if scope.is_repeated() {
+        return;
+    }
+    if let Some(packets) = set.sizes.get_mut(class) {
+        *packets += tally.packets;
+        if class >= EXACT as usize {
+            note_largest(cpu, scope, tally);
+        }
+    }
+}
+
+/// Notes the largest packet of a window.
 #[cold]
 #[inline(never)]
 fn note_largest(cpu: &mut Cpu, scope: Scope, tally: Tally) {
@@ -263,14 +285,14 @@ fn has_fed(feeds: u32, came_by: u32) -> bool {
 
 /// The slot of an interface and what it feeds: see [`InterfaceSlot::slot`].
 #[inline(always)]
-fn interface_slot(key: u32) -> Option<u32> {
+fn interface_slot(key: u32) -> u32 {
     for probe in 0..INTERFACE_PROBES {
-        let entry = INTERFACES.get(InterfaceSlot::place(key, probe))?;
+        let entry = interface_entry(key, probe);
         if entry.ifindex == key {
-            return Some(entry.slot);
+            return entry.slot;
         }
     }
-    Some(without_place(key))
+    without_place(key)
 }
 
 /// The same for an interface without a place in the table: all its places are taken, or it has no slot of its own.

@@ -13,10 +13,9 @@
 //! - The router's own multicast and broadcast packets come back as copies for its own sockets, without a link header.
 //!   The interface did not receive them, so they are not counted.
 //!
-//! Common packets, whose headers are at fixed offsets, are read in place if the linear part has the headers and the tag
-//! is not in the metadata. For all other packets the parser reads a copy of the beginning as it was on the wire:
-//! `bpf_skb_load_bytes` copies it from all parts of the buffer, and the tag is put back. `bpf_skb_pull_data` would
-//! rearrange the buffer and copy a shared one.
+//! Common packets, whose headers are at fixed offsets, are read in place if the linear part has the headers. For all
+//! other packets the parser reads a copy of the beginning as it was on the wire: `bpf_skb_load_bytes` copies it from
+//! all parts of the buffer, and the tag is put back. `bpf_skb_pull_data` would move data and copy a shared buffer.
 
 use core::arch::asm;
 
@@ -29,7 +28,7 @@ use aya_ebpf::{
 use weir_common::{
     control::egress,
     ledger::{Skip, Tally, Uncertain},
-    packet::{Bytes as _, Link, Merged, PLACES, Parsed, REACH_MAX, common, headers, walk},
+    packet::{Bytes as _, Link, Merged, PLACES, Parsed, REACH_MAX, common, headers, vlan_id, walk},
 };
 
 use crate::{
@@ -54,12 +53,14 @@ const ETHERNET_BYTES: u32 = ADDRESSES_BYTES + TYPE_BYTES;
 
 /// Measures what an interface with Ethernet headers receives.
 #[classifier]
+#[inline(always)]
 pub fn weir_ingress(ctx: TcContext) -> i32 {
     Buffer::<ETHERNET, INGRESS>(ctx.skb.skb).receive()
 }
 
 /// Measures what an interface with Ethernet headers sends.
 #[classifier]
+#[inline(always)]
 pub fn weir_egress(ctx: TcContext) -> i32 {
     let _ = measure(Buffer::<ETHERNET, EGRESS>(ctx.skb.skb));
     NEXT
@@ -67,12 +68,14 @@ pub fn weir_egress(ctx: TcContext) -> i32 {
 
 /// Measures what an interface without link headers receives.
 #[classifier]
+#[inline(always)]
 pub fn weir_ingress_ip(ctx: TcContext) -> i32 {
     Buffer::<RAW_IP, INGRESS>(ctx.skb.skb).receive()
 }
 
 /// Measures what an interface without link headers sends.
 #[classifier]
+#[inline(always)]
 pub fn weir_egress_ip(ctx: TcContext) -> i32 {
     let _ = measure(Buffer::<RAW_IP, EGRESS>(ctx.skb.skb));
     NEXT
@@ -302,10 +305,22 @@ impl<const LINK: u8, const WAY: bool> Packet for Buffer<LINK, WAY> {
 
     #[inline(always)]
     fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
-        if !matches!(Self::LINK, Link::Ethernet) || self.is_tagged() || self.hides_link_header() {
+        if !matches!(Self::LINK, Link::Ethernet) || self.hides_link_header() {
             return None;
         }
-        common(&Frame::linear(&TcContext::new(self.0)), Configured, found)
+        let frame = Frame::linear(&TcContext::new(self.0));
+        if !self.is_tagged() {
+            return common(&frame, Configured, found);
+        }
+        // The tag in the metadata is the outermost one.
+        // SAFETY: the kernel passed this context to the program.
+        let vlan = vlan_id(unsafe { (*self.0).vlan_tci } as u16);
+        common(
+            &frame,
+            Configured,
+            #[inline(always)]
+            |parsed| found(Parsed { vlan, ..parsed }),
+        )
     }
 
     #[inline(always)]

@@ -24,6 +24,7 @@ use crate::{
 
 /// Measures every packet of an interface.
 #[xdp(frags)]
+#[inline(always)]
 pub fn weir(ctx: XdpContext) -> u32 {
     let _ = measure(Whole::new(&ctx));
     XDP_PASS
@@ -32,6 +33,7 @@ pub fn weir(ctx: XdpContext) -> u32 {
 /// As [`weir`], for kernels before Linux 5.18: they do not support packets with fragments, and refuse a program that
 /// declares support.
 #[xdp]
+#[inline(always)]
 pub fn weir_linear(ctx: XdpContext) -> u32 {
     let _ = measure(Linear(ctx.as_ptr().cast()));
     XDP_PASS
@@ -39,12 +41,14 @@ pub fn weir_linear(ctx: XdpContext) -> u32 {
 
 /// As [`weir`], in generic mode.
 #[xdp(frags)]
+#[inline(always)]
 pub fn weir_generic(ctx: XdpContext) -> u32 {
     measure_received(Whole::new(&ctx))
 }
 
 /// As [`weir_linear`], in generic mode.
 #[xdp]
+#[inline(always)]
 pub fn weir_gen_linear(ctx: XdpContext) -> u32 {
     measure_received(Linear(ctx.as_ptr().cast()))
 }
@@ -80,6 +84,7 @@ impl Xdp for Linear {
 
 /// Measures a captured packet; see [`ReplayHeader`].
 #[xdp(frags)]
+#[inline(always)]
 pub fn replay(ctx: XdpContext) -> u32 {
     let packet = Captured(ctx.as_ptr().cast());
     if packet.header().is_some() {

@@ -12,6 +12,7 @@ use weir_tests::{
 };
 
 mod cache;
+mod cost;
 mod differential;
 mod frame;
 mod gaps;
@@ -50,6 +51,8 @@ fn main() -> ExitCode {
         kernel("differential::every_link_type", differential::every_link_type),
         trial("differential::captured_packets", differential::captured_packets, &[&root, &corpus]),
         trial("peer::etherparse_finds_the_same_flows", peer::etherparse_finds_the_same_flows, &[]),
+        trial("cost::of_each_kind", cost::no_kind_of_packet_takes_more_instructions, &[]),
+        trial("cost::the_interpreter_agrees", cost::interpreted_programs_agree_with_userspace, &[]),
         kernel("cache::a_flow_is_one_record", cache::a_flow_is_one_record),
         kernel("cache::a_collision_evicts", cache::a_collision_evicts),
         kernel("cache::the_edge_separates_the_windows", cache::the_edge_separates_the_windows),

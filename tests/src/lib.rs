@@ -8,7 +8,8 @@
 //! [`daemon`] runs the real weir in them. [`foreign`] is an XDP program beside weir's. [`collector`] receives what it
 //! reports, and [`collecting`] runs the real one; [`nats`] and [`kafka`] run a server and read what it stores,
 //! [`router`] is sinks that send to it, and [`proxy`] drops acknowledgements in between; [`trial`] ignores a test that
-//! lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time. [`chromium`] is a real
+//! lacks something, or fails it. [`object`] is the real eBPF object, one packet at a time; [`interpreter`] executes its
+//! instructions without a kernel, so that [`cost`] can count them. [`chromium`] is a real
 //! browser, [`tmux`] a real terminal, which [`colours`] draws; [`prometheus`] is a real Prometheus, and [`grafana`]
 //! reads the dashboards.
 //!
@@ -25,11 +26,13 @@ pub mod clock;
 pub mod collecting;
 pub mod collector;
 pub mod colours;
+pub mod cost;
 pub mod daemon;
 pub mod foreign;
 pub mod forwarded;
 pub mod grafana;
 pub mod inject;
+pub mod interpreter;
 pub mod judge;
 pub mod kafka;
 pub mod livegen;

@@ -79,6 +79,13 @@ pub fn least_and_median(mut figures: Vec<f64>) -> (f64, f64) {
     (figures[0], figures[figures.len() / 2])
 }
 
+/// The mean of the lowest quarter of these figures, of which there must be some, and their median.
+pub fn lowest_quarter_and_median(mut figures: Vec<f64>) -> (f64, f64) {
+    figures.sort_by(f64::total_cmp);
+    let lowest = &figures[..figures.len().div_ceil(4)];
+    (lowest.iter().sum::<f64>() / lowest.len() as f64, figures[figures.len() / 2])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +93,7 @@ mod tests {
     #[test]
     fn figures_are_put_in_order_and_numbers_in_groups() {
         assert_eq!(least_and_median(vec![3.0, 1.0, 2.0]), (1.0, 2.0));
+        assert_eq!(lowest_quarter_and_median(vec![8.0, 1.0, 7.0, 2.0, 6.0]), (1.5, 6.0));
         assert_eq!([0, 999, 1_000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -32,6 +32,7 @@ pub use self::{
     common::common,
     looped::is_looped_back,
     merged::{BY_PARTS, Headers, Merged, headers},
+    tag::vlan_id,
     tunnel::{Look, PORTS_MAX, TunnelPorts, UdpTunnel},
 };
 

@@ -5,7 +5,7 @@ use super::{Bytes, Link, Payload, VLAN_TAGS_MAX, Window, ethertype, with_type_at
 use crate::ledger::Skip;
 
 /// The length of a VLAN tag.
-const VLAN: usize = 4;
+pub(super) const VLAN: usize = 4;
 /// The addresses at the start of an Ethernet header.
 const ADDRESSES: u8 = 12;
 
@@ -82,10 +82,16 @@ fn macsec<B: Bytes + ?Sized>(packet: &B, at: usize) -> usize {
     }
 }
 
+/// The ID of the VLAN in a tag's content, without its priority.
+#[inline(always)]
+pub const fn vlan_id(content: u16) -> u16 {
+    const IDENTIFIER: u16 = 0x0fff;
+    content & IDENTIFIER
+}
+
 /// The ID of the outermost VLAN, without its priority; 0 if there is no VLAN tag. One other tag may come before it.
 #[inline(always)]
 pub(super) fn vlan<B: Bytes + ?Sized>(packet: &B, link: Link) -> u16 {
-    const IDENTIFIER: u16 = 0x0fff;
     let (type_at, at) = match link {
         Link::Ethernet => (12, 14),
         Link::Sll => (14, 16),
@@ -103,5 +109,5 @@ pub(super) fn vlan<B: Bytes + ?Sized>(packet: &B, link: Link) -> u16 {
     let Payload { ethertype, at } = payload;
     let tag = if self::step(packet, ethertype) == VLAN { packet.be16(packet.forget(at)).unwrap_or(0) } else { 0 };
     // One number for the verifier, with or without a tag.
-    packet.forget(usize::from(tag & IDENTIFIER)) as u16
+    packet.forget(usize::from(vlan_id(tag))) as u16
 }

@@ -161,11 +161,14 @@ fn the_short_cut_takes_the_common_packets_and_no_others() {
         udp
     };
     let (https, vxlan) = (udp(443), udp(4789));
-    for tunnels in [Tunnels::Outer, Tunnels::Inner] {
+    let (packet_v4, packet_v6) = (v4(6, 0, 0, &[0; 34]), v6(6, &TCP_SYN));
+    for (tunnels, tags) in
+        [(Tunnels::Outer, &[][..]), (Tunnels::Inner, &[]), (Tunnels::Outer, &[0x8100]), (Tunnels::Inner, &[0x8100])]
+    {
         let v4 = |proto, fragment, options, transport: &[u8]| {
-            takes(&ethernet(&[], 0x0800, &v4(proto, fragment, options, transport)), tunnels)
+            takes(&ethernet(tags, 0x0800, &v4(proto, fragment, options, transport)), tunnels)
         };
-        let v6 = |next, payload: &[u8]| takes(&ethernet(&[], 0x86dd, &v6(next, payload)), tunnels);
+        let v6 = |next, payload: &[u8]| takes(&ethernet(tags, 0x86dd, &v6(next, payload)), tunnels);
         assert!(v4(6, 0, 0, &TCP_SYN) && v4(17, 0, 0, &https) && v4(6, 0x4000, 0, &TCP_SYN));
         assert!(v6(6, &TCP_SYN[..14]) && v6(17, &https[..4]));
         assert!(v4(6, 0, 0, &vxlan) && v6(6, &vxlan), "TCP is no tunnel");
@@ -175,10 +178,19 @@ fn the_short_cut_takes_the_common_packets_and_no_others() {
         assert!(!v4(6, 0x2000, 0, &TCP_SYN) && !v4(6, 1, 0, &TCP_SYN), "a piece");
         assert!(!v4(6, 0, 4, &TCP_SYN) && !v6(0, &TCP_SYN), "options");
         assert!(!v4(1, 0, 0, &TCP_SYN) && !v6(58, &TCP_SYN), "neither TCP nor UDP");
+        let other = |ethertype, packet: &[u8]| takes(&ethernet(tags, ethertype, packet), tunnels);
+        assert!(!other(0x0800, &packet_v6), "another version");
+        assert!(!other(0x86dd, &packet_v4), "another version");
     }
-    assert!(!takes(&ethernet(&[0x8100], 0x0800, &v4(6, 0, 0, &TCP_SYN)), Tunnels::Outer), "tagged");
-    assert!(!takes(&ethernet(&[], 0x0800, &v6(6, &TCP_SYN)), Tunnels::Outer), "another version");
-    assert!(!takes(&ethernet(&[], 0x86dd, &v4(6, 0, 0, &[0; 34])), Tunnels::Outer), "another version");
+    for tags in [&[0x88a8][..], &[0x9100], &[0x8926], &[0x8100, 0x8100], &[0x88a8, 0x8100]] {
+        assert!(!takes(&ethernet(tags, 0x0800, &v4(6, 0, 0, &TCP_SYN)), Tunnels::Outer), "{tags:x?}");
+    }
+    for content in [0xf005_u16, 0xf000, 0x0fff, 0] {
+        let mut frame = ethernet(&[0x8100], 0x0800, &v4(6, 0, 0, &TCP_SYN));
+        frame[14..16].copy_from_slice(&content.to_be_bytes());
+        assert!(takes(&frame, Tunnels::Outer), "a priority beside VLAN {content:#x}");
+        assert!((0..58).all(|end| !takes(&frame[..end], Tunnels::Outer)), "cut off");
+    }
 }
 
 #[test]

@@ -33,7 +33,7 @@ const NAME: &str = "weir";
 /// Handles of weir's filters are this number plus the program's id, so that two daemons use different ones.
 const HANDLES: u32 = 0x7765_0000;
 /// Maps that every version of weir's programs uses. The name of a program alone may not be unique.
-const MAPS: [&str; 2] = ["INTERFACES", "RINGS"];
+const MAPS: [&str; 2] = ["CPUS", "RINGS"];
 
 /// A filter of this process. It is removed on drop.
 pub struct Hooked {

@@ -42,6 +42,9 @@ pub enum KernelError {
     /// A CPU's block in the kernel could not be read or written.
     #[error("cannot read or write the counters of a CPU")]
     Block(#[source] io::Error),
+    /// The programs' table of interfaces could not be written.
+    #[error("cannot write the table of interfaces")]
+    Table(#[source] io::Error),
     /// The object has no such map or program: it belongs to another version.
     #[error("the eBPF object has no `{0}`: it belongs to another version of weir")]
     Missing(&'static str),

@@ -15,15 +15,15 @@ use aya::{
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::Serialize;
 use tracing::debug;
-use weir_common::{hash::SlotKey, packet::Tunnels};
 use weir_config::interface::Way;
 use weir_system::sandbox;
 
 use super::{
+    constants::Constants,
     cpu::Cpus,
     error::KernelError,
     features::Features,
-    maps::{Blocks, InterfaceTable, Valves},
+    maps::{Blocks, INTERFACES, InterfaceTable, Valves},
     object::object,
     plan::Plan,
     preemption::Preemption,
@@ -154,16 +154,14 @@ impl Kernel {
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
         let layout = Cpus::of_this_machine()?.layout(plan.cache_flows, plan.ring_bytes)?;
         let cpus = layout.blocks.len() as u32;
-        let tunnels = u32::from(plan.tunnels == Tunnels::Inner);
-        let ports: Vec<_> =
-            (0..=u16::MAX).map(|port| plan.tunnel_ports.kind(port).map_or(0, |kind| kind as u8)).collect();
+        let constants = Constants::of(plan);
+        let mut loader = sandbox::without_files(EbpfLoader::new);
+        for (name, value) in constants.named() {
+            loader.override_global(name, value, true);
+        }
         // Otherwise aya would read and parse the types of the kernel, which weir's programs do not refer to: 9 MiB.
-        let mut ebpf = sandbox::without_files(EbpfLoader::new)
+        let mut ebpf = loader
             .btf(None)
-            .override_global("SLOT_KEY", &SlotKey::new(plan.slot_key).0, true)
-            .override_global("SAMPLING", &u32::from(plan.sampling.leaves_out()), true)
-            .override_global("LOOK_INTO_TUNNELS", &tunnels, true)
-            .override_global("TUNNEL_PORTS", &ports[..], true)
             .map_max_entries("CPUS", cpus)
             .map_max_entries("VALVES", cpus)
             .map_max_entries("HANDED_OVER", cpus)
@@ -183,7 +181,7 @@ impl Kernel {
             bytes: layout.blocks.iter().map(|part| part.ring_bytes).collect(),
             made: BTreeMap::new(),
         };
-        let interfaces = InterfaceTable::new(take(&mut ebpf, "INTERFACES")?, take(&mut ebpf, "PASSING")?)?;
+        let interfaces = InterfaceTable::new(take(&mut ebpf, INTERFACES)?, take(&mut ebpf, "PASSING")?)?;
         let Map::Array(valves) = take(&mut ebpf, "VALVES")? else { return Err(KernelError::Missing("VALVES")) };
         let mut hold = Valves::of(&valves)?;
         for cpu in 0..cpus {
@@ -384,7 +382,7 @@ mod tests {
         // `.rodata` has the constants that the loader sets.
         assert_eq!(
             maps,
-            [".rodata", "CACHE", "CPUS", "HANDED_OVER", "INTERFACES", "PASSING", "RINGS", "SCRATCH", "VALVES"]
+            [INTERFACES, ".rodata", "CACHE", "CPUS", "HANDED_OVER", "PASSING", "RINGS", "SCRATCH", "VALVES"]
         );
     }
 }

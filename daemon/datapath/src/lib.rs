@@ -13,6 +13,7 @@
 
 pub mod capture;
 mod chains;
+pub mod constants;
 pub mod counters;
 pub mod cpu;
 pub mod descriptors;
@@ -38,13 +39,14 @@ pub mod userspace;
 
 pub use self::{
     chains::{Asker, Chains},
+    constants::Constants,
     cpu::{Cpus, online_cpus, pin},
     edge::{Edge, EdgeReader},
     error::KernelError,
     features::{Features, has_tcx, tcx_programs},
     kernel::{Kernel, LoadedProgram, Parts, Rings},
     maps::Blocks,
-    object::object_sha256,
+    object::{object, object_sha256},
     packet_flags::PacketFlags,
     plan::{Plan, Shares},
     preemption::Preemption,

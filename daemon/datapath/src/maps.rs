@@ -8,7 +8,7 @@ use std::{
 use aya::maps::{self, Array, Map, MapData};
 use tracing::warn;
 use weir_common::{
-    control::{Feeds, Flushed, InterfaceSlot, PASSING_MAX, Passing, SLOTS_MAX, egress, is_egress},
+    control::{Feeds, Flushed, INTERFACE_TABLE, InterfaceSlot, PASSING_MAX, Passing, SLOTS_MAX, egress, is_egress},
     cpu::{Cpu, HandedOver},
     record::Record,
     sampling::Valve,
@@ -25,9 +25,15 @@ use super::{
 /// have a slot but no place in the table.
 pub const FEEDING_MAX: usize = (PASSING_MAX - SLOTS_MAX) as usize;
 
+/// The name of the map with the interface table: that of the section of the object which it comes from.
+pub const INTERFACES: &str = ".data.interfaces";
+
 /// Lets the kernel programs look up an interface's slot by index and direction.
 pub struct InterfaceTable {
-    map: Array<MapData, [u32; 2]>,
+    /// It stays open, because programs that are loaded later find it through this descriptor.
+    table: MapData,
+    /// The content of the table. Only this daemon writes it.
+    entries: Box<[InterfaceSlot; INTERFACE_TABLE as usize]>,
     passing: maps::HashMap<MapData, u32, u32>,
     places: Places,
     /// What feeds, by interface index.
@@ -39,9 +45,12 @@ pub struct InterfaceTable {
 }
 
 impl InterfaceTable {
-    pub(super) fn new(map: Map, passing: Map) -> Result<Self, KernelError> {
+    /// Opens the map with the table and the map beside it.
+    pub(super) fn new(table: Map, passing: Map) -> Result<Self, KernelError> {
+        let Map::Array(table) = table else { return Err(KernelError::Missing(INTERFACES)) };
         Ok(Self {
-            map: Array::try_from(map)?,
+            table,
+            entries: Box::new([InterfaceSlot::default(); INTERFACE_TABLE as usize]),
             passing: maps::HashMap::try_from(passing)?,
             places: Places::default(),
             feeding: HashMap::new(),
@@ -91,10 +100,7 @@ impl InterfaceTable {
     /// The kernel refused.
     pub fn insert(&mut self, key: u32, slot: u32, feeds: Feeds) -> Result<(), KernelError> {
         match self.places.insert(key, slot) {
-            Some(place) => {
-                let InterfaceSlot { ifindex, slot } = InterfaceSlot::new(key, slot, feeds);
-                Ok(self.map.set(place, [ifindex, slot], 0)?)
-            }
+            Some(place) => self.set(place, InterfaceSlot::new(key, slot, feeds)),
             None => self.tell(index_of(key)),
         }
     }
@@ -106,9 +112,23 @@ impl InterfaceTable {
     /// The kernel refused.
     pub fn remove(&mut self, key: u32) -> Result<(), KernelError> {
         match self.places.remove(key) {
-            Some(place) => Ok(self.map.set(place, [0, 0], 0)?),
+            Some(place) => self.set(place, InterfaceSlot::default()),
             None => self.tell(index_of(key)),
         }
+    }
+
+    /// Writes an entry if it has changed. The table is one value of its map, so this writes all of it again; no other
+    /// entry changes.
+    fn set(&mut self, place: u32, entry: InterfaceSlot) -> Result<(), KernelError> {
+        let before = std::mem::replace(&mut self.entries[place as usize], entry);
+        if before == entry {
+            return Ok(());
+        }
+        let written = syscall::update(self.table.fd().as_fd(), 0, &*self.entries).map_err(KernelError::Table);
+        if written.is_err() {
+            self.entries[place as usize] = before;
+        }
+        written
     }
 
     /// Writes an interface's entry if it has changed.

@@ -31,12 +31,14 @@ use weir_ebpf::{
 
 /// Passes the packet.
 #[xdp(frags)]
+#[inline(always)]
 pub fn baseline(_ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
 /// Draws a flow as [`zipf`] does, and passes the packet. This is the cost of the draw, which real packets do not have.
 #[xdp(frags)]
+#[inline(always)]
 pub fn draw(_ctx: XdpContext) -> u32 {
     let mask = Vary::Zipf.mask(nth());
     // SAFETY: register arithmetic only, and the result is unused: it forces the compiler to compute the mask.
@@ -46,6 +48,7 @@ pub fn draw(_ctx: XdpContext) -> u32 {
 
 /// Measures packets as if they were of two flows in turn.
 #[xdp(frags)]
+#[inline(always)]
 pub fn two_flows(ctx: XdpContext) -> u32 {
     let _ = measure(Varied(Whole::new(&ctx), Vary::InTurn));
     XDP_PASS
@@ -53,6 +56,7 @@ pub fn two_flows(ctx: XdpContext) -> u32 {
 
 /// Measures every packet as if it had its own flow.
 #[xdp(frags)]
+#[inline(always)]
 pub fn all_miss(ctx: XdpContext) -> u32 {
     let _ = measure(Varied(Whole::new(&ctx), Vary::Each));
     XDP_PASS
@@ -60,6 +64,7 @@ pub fn all_miss(ctx: XdpContext) -> u32 {
 
 /// Measures packets as if they were of a million flows, some much larger than others.
 #[xdp(frags)]
+#[inline(always)]
 pub fn zipf(ctx: XdpContext) -> u32 {
     let _ = measure(Varied(Whole::new(&ctx), Vary::Zipf));
     XDP_PASS

@@ -11,7 +11,6 @@ mod closing;
 mod datapath;
 mod delivery;
 mod export;
-mod frames;
 mod heavy_hitters;
 mod idle;
 mod interfaces;
@@ -27,8 +26,12 @@ mod tax;
 /// Measures what weir costs.
 #[derive(Parser)]
 enum Bench {
-    /// Nanoseconds per packet in the kernel, by test-run on one CPU (needs root)
-    Datapath,
+    /// Nanoseconds and instructions per packet in the kernel, by test-run on one CPU (needs root)
+    Datapath {
+        /// Another build of the benchmark's eBPF object, to be measured in turn with this one
+        #[arg(long, value_name = "OBJECT")]
+        with: Option<PathBuf>,
+    },
     /// Nanoseconds per record in a worker's sketches, whole and part by part, and what the end of a window takes
     Pipeline,
     /// How close a list's bounds are, and which of the largest keys it finds, beside candidates alone
@@ -72,7 +75,7 @@ enum Bench {
 
 fn main() -> Result<()> {
     match Bench::parse() {
-        Bench::Datapath => datapath::bench(),
+        Bench::Datapath { with } => datapath::bench(with.as_deref()),
         Bench::Pipeline => {
             pipeline::bench()?;
             closing::bench()?;
