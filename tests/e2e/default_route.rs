@@ -14,7 +14,7 @@ use weir_tests::{
 
 use crate::{
     following::{judge_all, link, wait_for_names},
-    watch::{self, Ended, INTERVAL, TIMEOUT, config, measure, stop},
+    watch::{self, Ended, INTERVAL, TIMEOUT, config, measure, modes, stop},
 };
 
 tests![
@@ -143,8 +143,10 @@ fn several_uplinks_are_measured_on_four() -> Result<()> {
     let settings = "interfaces: [{name: default route, direction: both}]\n";
     let mut daemon = measure(&pair.observer, &format!("{settings}{INTERVAL}"))?;
     daemon.wait_for_line("\"port5\" is one more", TIMEOUT)?;
-    let four = ["port1", "port2", "port3", "port4"];
-    wait_for_names(&mut daemon, &four.map(|name| [name; 2]).concat())?;
+    // The fifth is reported as refused.
+    let five = ["port1", "port2", "port3", "port4", "port5"];
+    wait_for_names(&mut daemon, &five.map(|name| [name; 2]).concat())?;
+    ensure!(modes("port5", &daemon.reports()?).last() == Some(&"refused"), "port5 is not refused");
     // An interface that disappears makes room once its window is reported.
     route_by(&[1, 3, 4, 5])?;
     daemon.wait_for_line("attached interface=port5", TIMEOUT)?;

@@ -16,7 +16,10 @@ pub const KERNEL_FILE_MAX: u64 = 64 << 20;
 ///
 /// It cannot be read, or has more than [`KERNEL_FILE_MAX`] bytes.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    all(File::open(path)?, KERNEL_FILE_MAX)
+    let file = File::open(path)?;
+    // The types of the kernel have some megabytes: a buffer that grows would take twice as much.
+    let bytes = file.metadata()?.len().min(KERNEL_FILE_MAX);
+    into(Vec::with_capacity(bytes as usize + 1), file, KERNEL_FILE_MAX)
 }
 
 /// The text of such a file.
@@ -34,7 +37,10 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 ///
 /// It cannot be read, or it is more than `bytes_max`.
 pub fn all(reader: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    into(Vec::new(), reader, bytes_max)
+}
+
+fn into(mut bytes: Vec<u8>, reader: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
     if reader.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)? as u64 > bytes_max {
         return Err(io::Error::new(ErrorKind::InvalidData, format!("it has more than {bytes_max} bytes")));
     }
