@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use weir_report::{
     self as report, Content, TOMBSTONE_SCHEMA,
-    limits::{LINE_BYTES_MAX, NAME_BYTES_MAX, check_name, check_seq},
+    limits::{LINE_BYTES_MAX, NAME_BYTES_MAX, check_id, check_name, check_seq, check_total, check_window},
 };
 use weir_system::text::short;
 
@@ -165,18 +165,12 @@ impl<'l> Fields<'l> {
     fn report(self) -> Result<ReportLine<'l>, String> {
         let (id, observer) = identity(self.id, self.observer)?;
         let seq = observer.seq.ok_or_else(|| missing("observer.seq"))?;
-        let expected = format!("{}/{}/{seq}", observer.id, observer.boot_id);
-        if id != expected {
-            return Err(format!(
-                "the id {:?} is not that of its observer, which makes {:?}",
-                short(&id),
-                short(&expected)
-            ));
-        }
+        check_id(&id, &observer.id, &observer.boot_id, &seq.to_string())?;
         let window = self.window.ok_or_else(|| missing("window"))?;
-        // Databases know no other times, and the order of times is that of their texts.
-        if window.start < Timestamp::UNIX_EPOCH || window.end < window.start {
-            return Err("the window begins before 1970, or ends before it begins".to_owned());
+        check_window(window.start, window.end)?;
+        if let Some(TotalsFields { packets, bytes }) = self.totals {
+            check_total("totals.packets", packets)?;
+            check_total("totals.bytes", bytes)?;
         }
         if self.previous.as_ref().is_some_and(|previous| previous.len() > ID_BYTES_MAX) {
             return Err(format!("`previous` is longer than {ID_BYTES_MAX} bytes"));
@@ -210,14 +204,7 @@ impl<'l> Fields<'l> {
                 "{reports} reports cannot be those from {first} to {last}, which are at most {numbers}"
             ));
         }
-        let expected = format!("{}/{}/{first}-{last}", observer.id, observer.boot_id);
-        if id != expected {
-            return Err(format!(
-                "the id {:?} is not that of its numbers, which make {:?}",
-                short(&id),
-                short(&expected)
-            ));
-        }
+        check_id(&id, &observer.id, &observer.boot_id, &format!("{first}-{last}"))?;
         check_name("reason", &reason)?;
         Ok(TombstoneLine { id, observer, first_seq, last_seq, reports: number("reports", reports)?, reason })
     }

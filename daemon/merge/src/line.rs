@@ -8,7 +8,7 @@ use weir_common::ledger::Tally;
 use weir_config::view::ViewKey;
 use weir_report::{
     Account, Content, Part, SCHEMA, Sketches, TOMBSTONE_SCHEMA, asked,
-    limits::{NAME_BYTES_MAX, check_name, check_seq},
+    limits::{NAME_BYTES_MAX, check_id, check_name, check_seq, check_total, check_window},
     sketches::{ListSketch, decode, key_id},
 };
 use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
@@ -20,6 +20,9 @@ const SPREAD_BYTES_MAX: usize = 16 << 20;
 
 /// The most bytes of the names of a key's fields.
 const FIELDS_BYTES_MAX: usize = 512;
+
+/// Why a sketch is left out of which the report has another one.
+const TWICE: &str = "the report has another one of this name";
 
 /// What a line is.
 #[derive(Debug)]
@@ -138,6 +141,7 @@ pub struct Tombstone {
 #[derive(Deserialize)]
 struct Fields {
     schema: String,
+    id: String,
     observer: Sender,
     #[serde(default)]
     previous: Option<String>,
@@ -207,25 +211,24 @@ pub fn parse(line: &str) -> Parsed {
         return Parsed::Unreadable(why);
     }
     match &*fields.schema {
-        SCHEMA => report(fields, content),
-        TOMBSTONE_SCHEMA => tombstone(fields),
+        SCHEMA => report(fields, content).unwrap_or_else(Parsed::Unreadable),
+        TOMBSTONE_SCHEMA => tombstone(fields).unwrap_or_else(Parsed::Unreadable),
         other => Parsed::Unreadable(format!("the schema {other:?} is unknown (have: {SCHEMA}, {TOMBSTONE_SCHEMA})")),
     }
 }
 
-fn report(fields: Fields, content: Content) -> Parsed {
-    let Fields { observer, previous, window, totals, interfaces, sketches, .. } = fields;
-    if let Err(why) = check_seq("observer.seq", observer.seq) {
-        return Parsed::Unreadable(why);
-    }
+fn report(fields: Fields, content: Content) -> Result<Parsed, String> {
+    let Fields { id, observer, previous, window, totals, interfaces, sketches, .. } = fields;
+    check_seq("observer.seq", observer.seq)?;
+    check_id(&id, &observer.id, &observer.boot_id, &observer.seq.to_string())?;
     let (Some(window), Some(totals)) = (window, totals) else {
-        return Parsed::Unreadable("the report has no window or no totals".to_owned());
+        return Err("the report has no window or no totals".to_owned());
     };
-    let of_sketches = sketches.iter().any(|sketches| sketches.end < sketches.start);
-    if window.end < window.start || of_sketches {
-        return Parsed::Unreadable("the window of the report or of its sketches ends before it begins".to_owned());
-    }
-    Parsed::Report(Box::new(Report {
+    check_window(window.start, window.end)?;
+    sketches.as_ref().map_or(Ok(()), |sketches| check_window(sketches.start, sketches.end))?;
+    check_total("totals.packets", totals.packets)?;
+    check_total("totals.bytes", totals.bytes)?;
+    Ok(Parsed::Report(Box::new(Report {
         previous,
         content,
         sender: observer,
@@ -234,20 +237,20 @@ fn report(fields: Fields, content: Content) -> Parsed {
         seen: totals.into(),
         account: Account::of_parts(&interfaces),
         sketches: sketches.map(unpack),
-    }))
+    })))
 }
 
-fn tombstone(fields: Fields) -> Parsed {
-    let Fields { observer, first_seq, last_seq, reason, .. } = fields;
+fn tombstone(fields: Fields) -> Result<Parsed, String> {
+    let Fields { id, observer, first_seq, last_seq, reason, .. } = fields;
     match (first_seq, last_seq, reason) {
         // A later version may have reasons that this one does not know.
         (Some(first), Some(last), Some(reason)) if first <= last => {
-            match check_seq("last_seq", last).and_then(|()| check_name("reason", &reason)) {
-                Ok(()) => Parsed::Tombstone(Tombstone { sender: observer, first, last, reason }),
-                Err(why) => Parsed::Unreadable(why),
-            }
+            check_seq("last_seq", last)?;
+            check_id(&id, &observer.id, &observer.boot_id, &format!("{first}-{last}"))?;
+            check_name("reason", &reason)?;
+            Ok(Parsed::Tombstone(Tombstone { sender: observer, first, last, reason }))
         }
-        _ => Parsed::Unreadable("the tombstone does not say which reports it stands for".to_owned()),
+        _ => Err("the tombstone does not say which reports it stands for".to_owned()),
     }
 }
 
@@ -271,6 +274,9 @@ fn unpack(sketches: Sketches) -> Unpacked {
         Unpacked { start, end, distinct: Vec::new(), lists: Vec::new(), spread: Vec::new(), broken: Vec::new() };
     for one in lists {
         match has_names(&one.name, &one.by) {
+            Ok(()) if unpacked.lists.iter().any(|other| (&other.name, &other.by) == (&one.name, &one.by)) => {
+                unpacked.broken.push((one.name, TWICE.to_owned()));
+            }
             Ok(()) => unpacked.lists.push(one),
             Err(broken) => unpacked.broken.push(broken),
         }
@@ -278,6 +284,10 @@ fn unpack(sketches: Sketches) -> Unpacked {
     for one in distinct {
         if let Err(broken) = has_names(&one.name, &[]) {
             unpacked.broken.push(broken);
+            continue;
+        }
+        if unpacked.distinct.iter().any(|other| other.name == one.name) {
+            unpacked.broken.push((one.name, TWICE.to_owned()));
             continue;
         }
         let read = |key_id| {
@@ -301,6 +311,10 @@ fn unpack(sketches: Sketches) -> Unpacked {
     for one in spread {
         if let Err(broken) = has_names(&one.name, &one.by) {
             unpacked.broken.push(broken);
+            continue;
+        }
+        if unpacked.spread.iter().any(|(by, other)| (by, &other.name) == (&one.by, &one.name)) {
+            unpacked.broken.push((one.name, TWICE.to_owned()));
             continue;
         }
         let read = || {
@@ -344,6 +358,19 @@ mod tests {
     }
 
     #[test]
+    fn a_sketch_counts_once() {
+        let mut forged: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
+        for kind in ["distinct", "lists", "spread"] {
+            let all = forged["sketches"][kind].as_array_mut().unwrap();
+            all.extend(all.clone());
+        }
+        let Parsed::Report(report) = parse(&forged.to_string()) else { panic!() };
+        let sketches = report.sketches.unwrap();
+        assert_eq!((sketches.distinct.len(), sketches.lists.len()), (1, 2));
+        assert_eq!(sketches.broken.iter().filter(|(_, why)| why == TWICE).count(), 3);
+    }
+
+    #[test]
     fn what_is_no_report_says_why() {
         let why = |line: &str| match parse(line) {
             Parsed::Unreadable(why) => why,
@@ -356,13 +383,18 @@ mod tests {
                 .contains("name of a field")
         );
         let observer = r#""observer":{"id":"a","boot_id":"b"}"#;
-        assert!(why(&format!(r#"{{"schema":"weir.report/9",{observer}}}"#)).contains("weir.report/9"));
-        assert!(why(&format!(r#"{{"schema":"weir.report/1",{observer}}}"#)).contains("no window"));
-        assert!(why(&format!(r#"{{"schema":"weir.tombstone/1",{observer},"first_seq":3}}"#)).contains("which reports"));
+        let of =
+            |schema: &str, id: &str, more: &str| format!(r#"{{"schema":"{schema}","id":"{id}",{observer}{more}}}"#);
+        assert!(why(&of("weir.report/9", "a/b/0", "")).contains("weir.report/9"));
+        assert!(why(&of("weir.report/1", "a/b/0", "")).contains("no window"));
+        assert!(why(&of("weir.tombstone/1", "a/b/3-4", r#","first_seq":3"#)).contains("which reports"));
         let numbers = |seq: u64| {
-            let tombstone = format!(r#""first_seq":3,"last_seq":{seq},"reason":"spool_full""#);
-            parse(&format!(r#"{{"schema":"weir.tombstone/1",{observer},{tombstone}}}"#))
+            let tombstone = format!(r#","first_seq":3,"last_seq":{seq},"reason":"spool_full""#);
+            parse(&of("weir.tombstone/1", &format!("a/b/3-{seq}"), &tombstone))
         };
+        let other = r#","first_seq":3,"last_seq":4,"reason":"spool_full""#;
+        assert!(why(&of("weir.tombstone/1", "a/b/3-5", other)).contains("is not that of its observer"));
+        assert!(why(&GOLDEN.replacen("\"seq\": 42", "\"seq\": 43", 1)).contains("is not that of its observer"));
         assert!(matches!(numbers(weir_report::limits::SEQ_MAX - 1), Parsed::Tombstone(_)));
         assert!(matches!(numbers(u64::MAX), Parsed::Unreadable(_)));
         assert!(why(&GOLDEN.replacen("\"seq\": 42", &format!("\"seq\": {}", u64::MAX), 1)).contains("observer.seq"));
@@ -375,6 +407,10 @@ mod tests {
         };
         assert!(renamed("name", "edge-1").contains("`observer.name` is longer than 255 bytes"));
         assert!(why(&GOLDEN.replacen("\"end\": \"20", "\"end\": \"19", 1)).contains("ends before it begins"));
+        assert!(why(&GOLDEN.replacen("\"start\": \"20", "\"start\": \"19", 1)).contains("begins before 1970"));
+        let mut forged: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
+        forged["totals"]["bytes"] = (1_u64 << 53).into();
+        assert!(why(&forged.to_string()).contains("no window has 9007199254740992 (totals.bytes)"));
         let place = |number| Place { path: Path::new("a.json").into(), table: None, number };
         let line = |number, text: &str| Line { place: place(number), text: text.to_owned() };
         let report = GOLDEN.replace('\n', "");

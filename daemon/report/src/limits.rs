@@ -1,6 +1,9 @@
 //! The most of everything that senders of reports choose. The collector refuses what is beyond, and `weir merge` leaves
 //! it out. Both name it.
 
+use jiff::Timestamp;
+use weir_system::text::short;
+
 /// The longest line, in bytes: a report with the largest sketches has less.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 /// The longest identity or name of an observer, a run, a site, a sketch or a field, and the longest reason, in bytes.
@@ -33,4 +36,39 @@ pub fn check_name(field: &str, name: &str) -> Result<(), String> {
 /// What is wrong with it.
 pub fn check_seq(field: &str, seq: u64) -> Result<(), String> {
     if seq < SEQ_MAX { Ok(()) } else { Err(format!("no weir has sent {seq} reports (`{field}`)")) }
+}
+
+/// Checks that an id is that of its observer, its run, and its number or numbers.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_id(id: &str, observer: &str, boot_id: &str, numbers: &str) -> Result<(), String> {
+    let expected = format!("{observer}/{boot_id}/{numbers}");
+    if id == expected {
+        return Ok(());
+    }
+    Err(format!("the id {:?} is not that of its observer, which makes {:?}", short(id), short(&expected)))
+}
+
+/// Checks the times of a window. Databases know no others, and the order of times is that of their texts.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_window(start: Timestamp, end: Timestamp) -> Result<(), String> {
+    if start < Timestamp::UNIX_EPOCH || end < start {
+        return Err("the window begins before 1970, or ends before it begins".to_owned());
+    }
+    Ok(())
+}
+
+/// Checks a total of a window: a link of 1 Tbit/s carries fewer bytes in 19 hours. So sums of thousands of windows do
+/// not overflow.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_total(field: &str, total: u64) -> Result<(), String> {
+    if total < SEQ_MAX { Ok(()) } else { Err(format!("no window has {total} ({field})")) }
 }

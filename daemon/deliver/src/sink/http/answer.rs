@@ -69,7 +69,8 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// An answer other than 2xx in one line: status, target of a redirect, and the beginning of its body.
 pub(super) fn refusal(response: &mut Response<Body>) -> String {
     let mut message = response.status().to_string();
-    if let Some(location) = response.headers().get(header::LOCATION) {
+    let is_redirect = response.status().is_redirection();
+    if let Some(location) = response.headers().get(header::LOCATION).filter(|_| is_redirect) {
         message += &format!(", redirects are not followed, configure the URL {location:?}");
     }
     let mut body = Vec::new();
