@@ -146,6 +146,11 @@ impl ShortLives {
         self.add(Unseen::default(), blind);
     }
 
+    /// What is known by now of what programs have not seen of them.
+    pub const fn unseen_so_far(&self) -> Unseen {
+        self.unseen
+    }
+
     /// What was not seen of them, and for how long; `None` if all was seen. The slot has counted `told` until now, with
     /// packets of other interfaces if it `is_mixed`.
     pub fn unseen(&self, told: SeenPackets, is_mixed: bool) -> Option<(Unseen, Duration)> {

@@ -71,6 +71,9 @@ pub struct Attachment {
     pub departures: Departures,
     /// What was missed in the open window, and is not in the comparison at its end.
     missed: Unseen,
+    /// Where the comparison began that an earlier weir has begun, until this one has reported: the interface's own count,
+    /// and what has been counted since the last report before that.
+    inherited: Option<(Tally, Option<[SeenPackets; 2]>)>,
     /// When and how its interface came, until its counts are compared with those with which it came.
     pub arrived: Option<Arrived>,
     /// The same, if weir has waited for an interface: the comparison then begins earlier, unless this one goes again
@@ -164,6 +167,7 @@ impl Attachment {
             nowhere: None,
             departures: Departures::default(),
             missed: Unseen::default(),
+            inherited: None,
             arrived: None,
             arrived_awaited: None,
             short_lives: ShortLives::default(),
@@ -384,7 +388,14 @@ impl Attachment {
     /// `since`. The first window's coverage begins there.
     pub fn is_taken_over(&mut self, state: &SlotState, since: SeenPackets, looked: Duration) {
         self.watched = Watched::taken_over(looked, clock::now().monotonic);
+        self.note_undeclared(state);
         let Some(own) = state.own() else { return };
+        let reported = since_reading(&SlotState { seen: Some([[0; 3]; 2]), ..state.clone() }, SeenPackets::default());
+        let seen = state.seen.map(|seen| {
+            let seen = seen.map(SeenPackets::from_words);
+            [seen[0].since(reported[0]), seen[1].since(reported[1])]
+        });
+        self.inherited = Some((own, seen));
         // This weir counts from zero, so the count at that reading is below zero: it wraps.
         let seen = since_reading(state, since).map(|more| SeenPackets::default().since(more));
         self.coverage = Coverage::new(Some(Reading { own: [own; 2], seen }));
@@ -394,6 +405,7 @@ impl Attachment {
     /// `looked`, and has counted `since` then. The interface may be back, with the reading `begun`.
     pub fn is_awaited(&mut self, state: &SlotState, since: SeenPackets, looked: Duration, begun: Option<Reading>) {
         self.departures.resume(&state.away, looked);
+        self.note_undeclared(state);
         if let (Some(ifindex), Some(own)) = (state.ifindex, state.own()) {
             let later = since_reading(state, since).map(SeenPackets::words);
             let (own, unseen) = ([[own.packets, own.bytes]; 2], [[0; 2]; 2]);
@@ -409,12 +421,35 @@ impl Attachment {
         }
     }
 
+    /// Adds what an earlier weir has missed and not declared.
+    fn note_undeclared(&mut self, state: &SlotState) {
+        let [counted, beyond] = state.missed.map(|[packets, bytes]| Tally::new(packets, bytes));
+        self.missed.add(Unseen { counted, beyond });
+    }
+
+    /// What it has missed in the open window, for the next weir.
+    pub fn undeclared(&self) -> [[u64; 2]; 2] {
+        let mut missed = self.missed;
+        missed.add(self.short_lives.unseen_so_far());
+        [missed.counted, missed.beyond].map(|Tally { packets, bytes }| [packets, bytes])
+    }
+
+    /// Where the next weir continues the comparison, if this is the reading now: the interface's own count, and weir's.
+    pub fn kept_reading(&self, now: Option<Reading>) -> Option<(Tally, [SeenPackets; 2])> {
+        match (self.inherited, now) {
+            (Some((own, Some(seen))), _) => Some((own, seen)),
+            // A socket's window ends between the two readings of the interface's own count.
+            (_, now) => now.map(|Reading { own: [_, own], seen }| (own, seen)),
+        }
+    }
+
     /// It was attached again where an earlier weir was attached. That weir last checked at `looked`, wrote `state`
     /// then, and has counted `since`. Its program vanished with the interface or was removed, so weir did not see the
     /// packets that the interface counted up to the reading `begun`.
     pub fn is_made_anew(&mut self, state: &SlotState, since: SeenPackets, looked: Duration, begun: Option<Reading>) {
         self.watched = Watched::returned(looked, clock::now().monotonic);
         (self.coverage, self.changed) = (Coverage::new(begun), true);
+        self.note_undeclared(state);
         let (Some(present), Some(Reading { own: [_, own], seen: [_, seen] })) = (self.present, begun) else { return };
         let most = less(own, seen.all);
         // Another interface may have carried its packets in another network namespace. If it looks like the same one,
@@ -426,7 +461,7 @@ impl Attachment {
             }
             _ => Tally::default(),
         };
-        self.missed = Unseen { counted: least, beyond: less(most, least) };
+        self.missed.add(Unseen { counted: least, beyond: less(most, least) });
     }
 
     /// Its interface has come while weir runs, and is about to be attached.
@@ -457,6 +492,7 @@ impl Attachment {
         let here = self.here();
         self.forget_arrival();
         (self.present, self.ordered, self.nowhere, self.strayed) = (None, None, None, None);
+        self.inherited = None;
         (self.obtained, self.refusal) = (Obtained::Gone, None);
         self.changed = true;
         here
@@ -546,6 +582,7 @@ impl Attachment {
     pub fn compare_with(&mut self, reading: Option<Reading>, dropped: u64, end: WindowEnd) -> Option<Unseen> {
         let now = clock::now().monotonic;
         (self.compared, self.blind, self.kept_back) = (Compared::default(), None, None);
+        self.inherited = None;
         self.departures.end_window(self.told);
         if self.nowhere.is_some() {
             self.watched.is_nowhere(now);

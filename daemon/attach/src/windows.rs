@@ -247,9 +247,7 @@ impl Attachments<'_> {
     pub fn slot_states(&mut self) -> Vec<SlotState> {
         let readings = &self.readings;
         let state = |(slot, one): (usize, &mut Attachment)| {
-            let reading = one.present.and_then(|_| one.reading(slot, readings));
-            // A socket's window ends between the two readings of the interface's own count.
-            let own = reading.map(|reading| reading.own[1]);
+            let reading = one.present.and_then(|_| one.kept_reading(one.reading(slot, readings)));
             let has_program = one.obtained != Obtained::AfPacket;
             let seen = if has_program { readings.seen_of(slot) } else { one.told };
             SlotState {
@@ -258,9 +256,10 @@ impl Attachments<'_> {
                 way: one.way,
                 ifindex: one.present.map(|present| present.ifindex),
                 address: one.present.and_then(|present| present.address),
-                own: own.map(|own| own.packets),
-                own_bytes: own.map(|own| own.bytes),
-                seen: reading.filter(|_| has_program).map(|reading| reading.seen.map(SeenPackets::words)),
+                own: reading.map(|(own, _)| own.packets),
+                own_bytes: reading.map(|(own, _)| own.bytes),
+                seen: reading.filter(|_| has_program).map(|(_, seen)| seen.map(SeenPackets::words)),
+                missed: one.undeclared(),
                 away: one.departures.kept(seen, readings.seen_of(SharedSlot::SLOT)),
                 reported: Vec::new(),
             }
@@ -274,6 +273,7 @@ impl Attachments<'_> {
             own: None,
             own_bytes: None,
             seen: None,
+            missed: [[0; 2]; 2],
             away: Vec::new(),
             reported: Vec::new(),
         });

@@ -152,6 +152,7 @@ mod tests {
             own: Some(u64::MAX),
             own_bytes: Some(u64::MAX),
             seen: Some([[u64::MAX, 1, 0]; 2]),
+            missed: [[7, 8], [9, u64::MAX]],
             away: vec![Away {
                 ifindex: 9,
                 address: None,

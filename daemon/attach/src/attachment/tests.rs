@@ -93,6 +93,7 @@ fn state() -> SlotState {
         own: Some(900),
         own_bytes: Some(90_000),
         seen: Some([[890, 89_000, 0]; 2]),
+        missed: [[0; 2]; 2],
         away: Vec::new(),
         address: None,
         reported: weir_datapath::kept::words(&counters),
@@ -123,6 +124,7 @@ fn what_an_earlier_weir_counted_after_its_reading_was_not_missed() {
     let mut one = attached(0, "eth0", Way::Ingress, 2);
     one.attach(Present { ifindex: 2, xdp: None, address: None, origin: Origin::default(), number: 1 });
     let mut missed = |state: &SlotState| {
+        one.missed = Unseen::default();
         one.is_made_anew(state, since, now, reading(900 + 4_110 + 300, 0));
         (one.missed.counted.packets, one.missed.beyond.packets)
     };
@@ -134,6 +136,7 @@ fn what_an_earlier_weir_counted_after_its_reading_was_not_missed() {
     let address = Some([2, 0, 0, 0, 0, 9]);
     one.attach(Present { ifindex: 2, xdp: None, address, origin: Origin::default(), number: 1 });
     let mut missed = |state: &SlotState| {
+        one.missed = Unseen::default();
         one.is_made_anew(state, since, now, reading(900 + 4_110 + 300, 0));
         (one.missed.counted.packets, one.missed.beyond.packets)
     };
@@ -387,4 +390,43 @@ fn an_interface_that_vanishes_while_no_weir_runs_may_come_back() {
     one.begin(reading(900 + 4_110 + 300, 0));
     let unseen = one.compare_with(reading(900 + 4_110 + 300, 0), 0, WINDOW).unwrap();
     assert_eq!((unseen.counted.packets, unseen.beyond.packets), (300, 900 + 4_110), "or it is another interface");
+}
+
+/// weir is killed after an interface has come back, and before that window is reported.
+#[test]
+fn what_a_killed_weir_had_not_declared_is_declared_by_the_next_one() {
+    let was =
+        Present { ifindex: 2, xdp: None, address: Some([2, 0, 0, 0, 0, 9]), origin: Origin::default(), number: 1 };
+    let mut one = left(Departure::Moved, was);
+    one.note_seen(Some(reading(0, 500).unwrap().seen[0]), SeenPackets::default());
+    one.attach(was);
+    one.begin(reading(1_207, 500));
+    let missed = one.undeclared();
+    assert_eq!(missed.map(|tally| tally[0]), [7, 0]);
+    let now = clock::now().monotonic;
+    let mut next = attached(0, "eth0", Way::Ingress, 2);
+    next.is_taken_over(&SlotState { missed, ..state() }, SeenPackets::default(), now);
+    let declared = next.compare_with(reading(900 + 110, 0), 0, WINDOW).unwrap();
+    assert_eq!(declared.counted.packets, 7);
+    assert_eq!(next.undeclared(), [[0; 2]; 2], "they are declared once");
+}
+
+/// A second weir is killed before its first report: the third one compares from where the first one stopped.
+#[test]
+fn the_comparison_goes_on_over_several_weirs_without_a_report() {
+    let (now, packets) = (clock::now().monotonic, |packets| reading(0, packets).unwrap().seen[0]);
+    // The first has counted 4,110 packets after its reading of 900, and the second 300.
+    let mut second = attached(0, "eth0", Way::Ingress, 2);
+    second.is_taken_over(&state(), packets(4_000), now);
+    let (own, seen) = second.kept_reading(reading(900 + 4_110 + 100, 100)).unwrap();
+    let seen = Some(seen.map(SeenPackets::words));
+    let reported = vec![0; state().reported.len()];
+    let kept = SlotState { own: Some(own.packets), own_bytes: Some(own.bytes), seen, reported, ..state() };
+    let mut third = attached(0, "eth0", Way::Ingress, 2);
+    third.is_taken_over(&kept, packets(4_000 + 300), now);
+    third.compare_with(reading(900 + 4_110 + 300 + 50, 50), 0, WINDOW);
+    assert_eq!(third.compared.packets.map(|share| share.value), Some(1.0));
+    second.compare_with(reading(900 + 4_110 + 300, 300), 0, WINDOW);
+    let (own, _) = second.kept_reading(reading(900 + 4_110 + 300, 300)).unwrap();
+    assert_eq!(own.packets, 900 + 4_110 + 300, "it has reported now");
 }

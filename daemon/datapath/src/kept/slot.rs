@@ -32,6 +32,10 @@ pub struct SlotState {
     /// an earlier one. Unknown for a packet socket, which ends with its weir.
     #[serde(default)]
     pub seen: Option<[[u64; 3]; 2]>,
+    /// Packets and bytes that weir has missed in the window that is open, and how many more there may be. They are not
+    /// declared yet.
+    #[serde(default)]
+    pub missed: [[u64; 2]; 2],
     /// The interfaces that it measured and that have vanished, the latest last.
     #[serde(default)]
     pub away: Vec<Away>,
