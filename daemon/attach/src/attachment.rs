@@ -71,8 +71,8 @@ pub struct Attachment {
     pub departures: Departures,
     /// What was missed in the open window, and is not in the comparison at its end.
     missed: Unseen,
-    /// Where the comparison began that an earlier weir has begun, until this one has reported: the interface's own count,
-    /// and what has been counted since the last report before that.
+    /// Where the comparison began that an earlier weir has begun, until this one has reported: the interface's own
+    /// count, and what has been counted since the last report before that.
     inherited: Option<(Tally, Option<[SeenPackets; 2]>)>,
     /// When and how its interface came, until its counts are compared with those with which it came.
     pub arrived: Option<Arrived>,

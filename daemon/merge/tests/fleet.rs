@@ -675,6 +675,7 @@ fn counts_of_two_days_are_bounded_and_not_joined() {
     assert_ne!(first.key_id, second.key_id);
     for (report, seq) in [(&mut first, 1), (&mut second, 2)] {
         report.observer.seq = seq;
+        report.id = format!("{}/{}/{seq}", report.observer.id, report.observer.boot_id);
     }
     let lines = [&first, &second].map(|report| String::from_utf8(Encoded::new(report).line.to_vec()).unwrap());
     let file = Scratch::new(&lines.concat());

@@ -251,10 +251,12 @@ impl Handover {
     }
 
     /// Takes over, once everything is attached. From now on this weir measures. With its first report it releases the
-    /// descriptors of earlier weirs, which have these names. A weir that ends before this point leaves only links.
-    pub fn take_over(&mut self, earlier: Vec<Name>) {
+    /// descriptors of earlier weirs, which have these names. A weir that ends before this point leaves only links. The
+    /// next weir continues from where this one does, if this one is killed before its first report.
+    pub fn take_over(&mut self, earlier: Vec<Name>, slot_states: Vec<SlotState>) {
         self.earlier = earlier;
         self.own.clear();
+        self.write(slot_states);
     }
 
     /// The number of this generation.

@@ -181,7 +181,7 @@ pub fn run(config: &Config, start: Start<'_>, signals: Signals) -> Result<(), Ru
         let broken = attacher.settle_inherited();
         let inherited = inherit(inheritance, &broken, &mut attachments, &mut first, &seen, setup.interfaces());
         match &mut handover {
-            Some(handover) => handover.take_over(earlier),
+            Some(handover) => handover.take_over(earlier, attachments.slot_states()),
             // Without a handover nothing else removes them.
             None => Inheritance::forget(earlier),
         }
