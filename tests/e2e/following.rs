@@ -90,6 +90,7 @@ fn a_name_that_fits_no_more_is_no_longer_measured() -> Result<()> {
     ensure!(!daemon.log()?.contains("is gone"), "a new name is no reason to attach anew");
 
     pair.observer.ip("link set port2 name other2")?;
+    daemon.wait_for_line("the interface was renamed to \"other2\"", TIMEOUT)?;
     wait_for_names(&mut daemon, &[])?;
     watch::send(&pair, ["gen1", "other2"], traffic(76)?, Pace::Unlimited, &mut Oracle::new())?;
     judge_all(&stop(&mut daemon, Loss::None)?, &oracle)

@@ -73,7 +73,7 @@ pub struct Attachment {
     missed: Unseen,
     /// Where the comparison began that an earlier weir has begun, until this one has reported: the interface's own
     /// count, and what has been counted since the last report before that.
-    inherited: Option<(Tally, Option<[SeenPackets; 2]>)>,
+    inherited: Option<(Tally, [SeenPackets; 2])>,
     /// When and how its interface came, until its counts are compared with those with which it came.
     pub arrived: Option<Arrived>,
     /// The same, if weir has waited for an interface: the comparison then begins earlier, unless this one goes again
@@ -130,14 +130,17 @@ pub enum Fate<'w, 'd> {
     Gone,
 }
 
+/// What an earlier weir has counted in all its reports.
+fn reported(state: &SlotState) -> SeenPackets {
+    let counters = state.reported().unwrap_or_default();
+    SeenPackets { all: counters.seen, merged: counters.merged }
+}
+
 /// What an earlier weir counted after it read the interface's own count, at most and at least. It wrote `state`, and
 /// has counted `since` in windows that it has not reported. Its last window ended after the reading, so the packets in
 /// between are in its last report and not in `since`.
 fn since_reading(state: &SlotState, since: SeenPackets) -> [SeenPackets; 2] {
-    let reported = state
-        .reported()
-        .map_or_else(SeenPackets::default, |Counters { seen, merged, .. }| SeenPackets { all: seen, merged });
-    let mut all = reported;
+    let mut all = reported(state);
     all.add(since.all, since.merged);
     state.seen.map_or([since; 2], |seen| seen.map(|seen| all.since(SeenPackets::from_words(seen))))
 }
@@ -390,12 +393,8 @@ impl Attachment {
         self.watched = Watched::taken_over(looked, clock::now().monotonic);
         self.note_undeclared(state);
         let Some(own) = state.own() else { return };
-        let reported = since_reading(&SlotState { seen: Some([[0; 3]; 2]), ..state.clone() }, SeenPackets::default());
-        let seen = state.seen.map(|seen| {
-            let seen = seen.map(SeenPackets::from_words);
-            [seen[0].since(reported[0]), seen[1].since(reported[1])]
-        });
-        self.inherited = Some((own, seen));
+        let reported = reported(state);
+        self.inherited = state.seen.map(|seen| (own, seen.map(|seen| SeenPackets::from_words(seen).since(reported))));
         // This weir counts from zero, so the count at that reading is below zero: it wraps.
         let seen = since_reading(state, since).map(|more| SeenPackets::default().since(more));
         self.coverage = Coverage::new(Some(Reading { own: [own; 2], seen }));
@@ -436,11 +435,8 @@ impl Attachment {
 
     /// Where the next weir continues the comparison, if this is the reading now: the interface's own count, and weir's.
     pub fn kept_reading(&self, now: Option<Reading>) -> Option<(Tally, [SeenPackets; 2])> {
-        match (self.inherited, now) {
-            (Some((own, Some(seen))), _) => Some((own, seen)),
-            // A socket's window ends between the two readings of the interface's own count.
-            (_, now) => now.map(|Reading { own: [_, own], seen }| (own, seen)),
-        }
+        // A socket's window ends between the two readings of the interface's own count.
+        self.inherited.or_else(|| now.map(|Reading { own: [_, own], seen }| (own, seen)))
     }
 
     /// It was attached again where an earlier weir was attached. That weir last checked at `looked`, wrote `state`

@@ -164,7 +164,8 @@ impl Attachments<'_> {
                     Some(Fate::Gone) => {
                         let is_released = self.released.has(&attachment.name);
                         let ifindex = attachment.present.map_or(0, |present| present.ifindex);
-                        let renamed = self.devices.iter().find(|device| device.ifindex == ifindex);
+                        let is_it = |device: &&Device| device.ifindex == ifindex && !gone.contains_key(&ifindex);
+                        let renamed = self.devices.iter().find(is_it);
                         let renamed = renamed.map(|device| &*device.name).filter(|name| *name != attachment.name);
                         log_gone(attachment, &self.rules[attachment.rule], is_released, renamed);
                         if !is_released && let Some(departed) = attachment.depart(self.readings.seen_of(slot)) {
@@ -360,7 +361,7 @@ fn log_gone(attachment: &Attachment, rule: &Interface, is_released: bool, rename
     if is_released {
         info!(%interface, direction, "detached by `weir detach`");
     } else if let Some(name) = renamed {
-        warn!(%interface, direction, "the interface was renamed to {name:?}, which no rule of the configuration covers");
+        warn!(%interface, direction, "the interface was renamed to {name:?}, and its entry in the configuration does not cover that name");
     } else if rule.is_default_route() {
         info!(%interface, direction, "no default route leaves by this interface any more, or it is gone");
     } else if rule.is_pattern() {

@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod router;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     env,
@@ -15,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
     process,
     sync::{
-        Arc, LazyLock,
+        LazyLock,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -33,24 +35,15 @@ use weir_datapath::{
     edge::{Edge, lose},
     interface::{Counts, MeasuredInterface},
 };
-use weir_measure::{
-    keys::Keys,
-    order::Closed,
-    question::Views,
-    seen::{self, Rotation},
-    shard::Shard,
-    window::Span,
-};
+use weir_measure::{order::Closed, question::Views, shard::Shard, window::Span};
 use weir_merge::{
     Answer, By, Live, Settings,
     answer::{ListAnswer, Sums, What, WindowAnswer},
 };
 use weir_report::{
     Encoded, Reason, Report,
-    alerting::Alerts,
     closing::{Closing, Times},
-    observer::Observer,
-    sketches::{self, ListSketch, SketchExporter},
+    sketches::{self, ListSketch},
 };
 use weir_sketch::{
     Estimate,
@@ -158,30 +151,10 @@ impl Router {
             ..Export::default()
         };
         let mut config = config::Config { export, ..config::Config::default() };
-        config.estimates.top_error = 0.005;
-        config.estimates.unique_error = 0.016;
-        config.seen_flows.capacity = 10_000;
-        config.standard_views.retain(|view| ["sources", "services"].contains(&view.name()));
+        router::make_small(&mut config);
         config.observer = config::Observer { name: Some(format!("edge-{number}")), site: Some(site(number)) };
         let views = Views::new(&config, 1).unwrap();
-        let mut keys = Keys::new(secret(number), Key([9, number]), second(start));
-        let shard = keys.shard(&config.estimates, &views);
-        let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
-        let closing = Closing {
-            key_id: keys.id(),
-            keys,
-            seen,
-            rotation: Rotation::new(config.seen_flows.generation, None),
-            interfaces: 1,
-            views,
-            asks: Vec::new(),
-            observer: Observer::of_replay(&config.observer, number),
-            memory_bytes: 0,
-            cpu_time: Duration::ZERO,
-            last: None,
-            alerts: Alerts::default(),
-            exporter: SketchExporter::new(config.export.clone()),
-        };
+        let (closing, shard) = router::begin(&config, views, (number, secret(number)), second(start));
         Self { number, closing, shard: Some(shard) }
     }
 

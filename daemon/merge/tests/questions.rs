@@ -4,13 +4,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod router;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
     net::Ipv4Addr,
     path::PathBuf,
     process,
-    sync::Arc,
     time::Duration,
 };
 
@@ -26,19 +27,12 @@ use weir_datapath::{
     edge::Edge,
     interface::{Counts, MeasuredInterface},
 };
-use weir_measure::{
-    keys::Keys,
-    order::Closed,
-    question::Views,
-    seen::{self, Rotation},
-    shard::Shard,
-    window::Span,
-};
+use weir_measure::{order::Closed, question::Views, shard::Shard, window::Span};
 use weir_merge::{
     Answer, By, Settings,
     answer::{Bounded, DistinctAnswer, ListAnswer, What, WindowAnswer},
 };
-use weir_report::{Encoded, alerting::Alerts, closing::Closing, observer::Observer, sketches::SketchExporter};
+use weir_report::{Encoded, closing::Closing};
 use weir_sketch::hash::Key;
 
 const SECRET: Key = Key([1, 2]);
@@ -151,10 +145,7 @@ impl Router {
             lg_k: 12,
             ..Export::default()
         };
-        config.estimates.top_error = 0.005;
-        config.estimates.unique_error = 0.016;
-        config.seen_flows.capacity = 10_000;
-        config.standard_views.retain(|view| ["sources", "services"].contains(&view.name()));
+        router::make_small(&mut config);
         let name = format!("edge-{number}");
         config.observer = config::Observer { name: Some(name.clone()), site: None };
         let views = Views::new(&config, 1).unwrap();
@@ -163,24 +154,7 @@ impl Router {
         };
         let mut asked: BTreeMap<_, _> = views.questions.iter().map(of).collect();
         asked.insert("unique.src_ip".to_owned(), (views.unique.to_string(), false));
-        let mut keys = Keys::new(SECRET, Key([9, number]), second(START));
-        let shard = keys.shard(&config.estimates, &views);
-        let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
-        let closing = Closing {
-            key_id: keys.id(),
-            keys,
-            seen,
-            rotation: Rotation::new(config.seen_flows.generation, None),
-            interfaces: 1,
-            views,
-            asks: Vec::new(),
-            observer: Observer::of_replay(&config.observer, number),
-            memory_bytes: 0,
-            cpu_time: Duration::ZERO,
-            last: None,
-            alerts: Alerts::default(),
-            exporter: SketchExporter::new(config.export.clone()),
-        };
+        let (closing, shard) = router::begin(&config, views, (number, SECRET), second(START));
         Self { name, question, closing, shard: Some(shard), asked, flows: Vec::new() }
     }
 
