@@ -317,6 +317,26 @@ impl FlowKey {
         self.tail == other.tail && b == f && d == h && (!other.is_v6() || (a == e && c == g))
     }
 
+    /// Both addresses of an IPv4 key as one word: in memory order, the source address first.
+    #[inline(always)]
+    pub const fn v4_addresses(&self) -> u64 {
+        let ([_, src], [_, dst]) = (self.src.0, self.dst.0);
+        if cfg!(target_endian = "little") {
+            src >> 32 | dst & !(u32::MAX as u64)
+        } else {
+            src << 32 | dst & u32::MAX as u64
+        }
+    }
+
+    /// The same key with these [`FlowKey::v4_addresses`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn with_v4_addresses(self, addresses: u64) -> Self {
+        let (low, high) = (addresses as u32, (addresses >> 32) as u32);
+        let (src, dst) = if cfg!(target_endian = "little") { (low, high) } else { (high, low) };
+        Self { src: Address::from_v4_word(src), dst: Address::from_v4_word(dst), tail: self.tail }
+    }
+
     /// Ports, protocol, class and scope as one word.
     #[inline(always)]
     pub const fn tail(&self) -> u64 {

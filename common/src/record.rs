@@ -2,14 +2,18 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{flow::FlowKey, ledger::Tally, packet::Parsed};
+use crate::{
+    flow::{Address, FlowKey},
+    ledger::Tally,
+    packet::Parsed,
+};
 
 /// What one flow did on one CPU since it was last evicted from that CPU's flow cache.
 ///
 /// All its packets have the same TOS, VLAN and interface, so sums of records by these are exact. TOS and VLAN are not
 /// in the key: [`FlowKey::identity`] identifies the flow without them.
 ///
-/// A record is also a slot of the flow cache, and one cache line, so that eviction is a plain copy.
+/// A record is one cache line, and so is a [`Slot`] of the kernel's flow cache.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Record {
@@ -43,6 +47,9 @@ pub const WORDS: usize = size_of::<Record>() / 8;
 const STATE: usize = core::mem::offset_of!(Record, packets) / 8;
 const TIMES: usize = core::mem::offset_of!(Record, first_tick) / 8;
 
+/// The first word after the addresses.
+const TAIL: usize = size_of::<[Address; 2]>() / 8;
+
 /// The bit offset of each field in its word.
 const PACKETS: u32 = if cfg!(target_endian = "little") { 0 } else { 32 };
 const SAMPLING: u32 = if cfg!(target_endian = "little") { 32 } else { 16 };
@@ -57,8 +64,8 @@ const VLAN: u32 = if cfg!(target_endian = "little") { 48 } else { 0 };
 pub struct Sample {
     /// The packet and its bytes; several packets if an offload merged them.
     pub tally: Tally,
-    /// Arrival time: see [`Record::first_tick`].
-    pub tick: u32,
+    /// Arrival time: see [`Record::first_tick`], by a clock that may have more bits.
+    pub tick: u64,
     /// Its VLAN.
     pub vlan: u16,
     /// The other fields.
@@ -68,8 +75,14 @@ pub struct Sample {
 impl Sample {
     /// What a record takes from a parsed packet; `sampling` is the sampling rate.
     #[inline(always)]
-    pub const fn new(parsed: &Parsed, tally: Tally, tick: u32, sampling: u16) -> Self {
+    pub const fn new(parsed: &Parsed, tally: Tally, tick: u64, sampling: u16) -> Self {
         Self { tally, tick, vlan: parsed.vlan, marks: Marks::new(parsed, sampling) }
+    }
+
+    /// What all packets of a record share besides its key, as one word.
+    #[inline(always)]
+    const fn same(&self) -> u64 {
+        self.marks.tos() as u64 | (self.marks.sampling() as u64) << 8 | (self.vlan as u64) << 32
     }
 }
 
@@ -117,7 +130,7 @@ impl Record {
         let mut record = Self { key, bytes: packet.tally.bytes, ..Self::default() };
         let words: &mut [u64; WORDS] = zerocopy::transmute_mut!(&mut record);
         words[STATE] = u64::from(packet.tally.packets as u32) << PACKETS | packet.marks.0;
-        words[TIMES] = u64::from(packet.tick) << FIRST_TICK | u64::from(packet.vlan) << VLAN;
+        words[TIMES] = u64::from(packet.tick as u32) << FIRST_TICK | u64::from(packet.vlan) << VLAN;
         record
     }
 
@@ -168,8 +181,96 @@ impl Record {
 /// Ticks since a record's first packet, in the upper half of a word: this saves a shift if the duration is in that
 /// half.
 #[inline(always)]
-const fn elapsed(times: u64, tick: u32) -> u64 {
-    ((tick as u64) << 32).wrapping_sub(times >> FIRST_TICK << 32)
+const fn elapsed(times: u64, tick: u64) -> u64 {
+    (tick << 32).wrapping_sub(times >> FIRST_TICK << 32)
+}
+
+/// A slot of the kernel's flow cache, with the record in the form in which the kernel compares it.
+///
+/// A record of IPv4 is packed, so that few comparisons tell whether a packet belongs to it: its first word has both
+/// addresses; the second has TOS, sampling rate and VLAN once more; the third means nothing; the fourth has the time of
+/// the first packet by a clock that does not begin anew. All other words are those of a record. [`Slot::record`]
+/// unpacks it. A record of IPv6 needs all words of its addresses, and is as it is.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Slot(pub Record);
+
+/// The words of a packed record that are not those of a record.
+const ADDRESSES: usize = 0;
+const SAME: usize = 1;
+const STARTED: usize = 3;
+
+impl Slot {
+    /// As [`Record::takes`].
+    #[inline(always)]
+    pub fn takes(&self, key: &FlowKey, packet: Sample) -> bool {
+        let Self(record) = self;
+        if key.is_v6() {
+            return record.takes(key, packet);
+        }
+        let words: &[u64; WORDS] = zerocopy::transmute_ref!(record);
+        words[ADDRESSES] == key.v4_addresses()
+            && record.key.tail() == key.tail()
+            && words[SAME] == packet.same()
+            // One packet less than in a record: the compiler would turn a comparison with a power of two into four
+            // instructions.
+            && record.packets < Record::FULL - 1
+            && packet.tick.wrapping_sub(words[STARTED]) <= u16::MAX as u64
+    }
+
+    /// As [`Record::add`], for a packet of the flow `key` that the record takes.
+    #[inline(always)]
+    pub fn add(&mut self, key: &FlowKey, packet: Sample) {
+        let Self(record) = self;
+        if key.is_v6() {
+            return record.add(packet);
+        }
+        record.bytes = record.bytes.wrapping_add(packet.tally.bytes);
+        record.packets = record.packets.wrapping_add(packet.tally.packets as u32);
+        record.tcp_flags |= packet.marks.tcp_flags();
+        let words: &[u64; WORDS] = zerocopy::transmute_ref!(&*record);
+        record.duration = packet.tick.wrapping_sub(words[STARTED]) as u16;
+    }
+
+    /// Makes it the record of a flow's first packet.
+    #[inline(always)]
+    pub fn start(&mut self, key: &FlowKey, packet: Sample) {
+        let Self(record) = self;
+        let first = Record::first(*key, packet);
+        let first: &[u64; WORDS] = zerocopy::transmute_ref!(&first);
+        let words: &mut [u64; WORDS] = zerocopy::transmute_mut!(record);
+        if key.is_v6() {
+            *words = *first;
+        } else {
+            words[ADDRESSES] = key.v4_addresses();
+            words[SAME] = packet.same();
+            words[STARTED] = packet.tick;
+            words[TAIL..].copy_from_slice(&first[TAIL..]);
+        }
+    }
+
+    /// The record.
+    #[inline(always)]
+    pub const fn record(&self) -> Record {
+        let Self(record) = *self;
+        if record.key.is_v6() {
+            return record;
+        }
+        let FlowKey { src: Address([addresses, _]), .. } = record.key;
+        Record { key: record.key.with_v4_addresses(addresses), ..record }
+    }
+
+    /// Whether the slot holds no flow.
+    #[inline(always)]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The window of the record, modulo 256.
+    #[inline(always)]
+    pub const fn epoch(&self) -> u8 {
+        self.0.key.epoch()
+    }
 }
 
 /// The records of a ring entry. `None` if no entry has this length or alignment.
@@ -187,7 +288,7 @@ mod tests {
     }
 
     fn marked(bytes: u64, tick: u32, sampling: u16, parsed: Parsed) -> Sample {
-        Sample::new(&parsed, Tally::new(1, bytes), tick, sampling)
+        Sample::new(&parsed, Tally::new(1, bytes), tick.into(), sampling)
     }
 
     #[test]
@@ -267,6 +368,70 @@ mod tests {
                 record.add(packet(60, 0, first.wrapping_add(after)));
                 assert_eq!((record.first_tick, u32::from(record.duration)), (first, after), "the last packet's time");
             }
+        }
+    }
+
+    #[test]
+    fn a_slot_has_the_record_of_its_packets() {
+        use crate::flow::{Scope, class};
+        use core::net::{Ipv4Addr, Ipv6Addr};
+        let v4 = |host: u32| Address::from(Ipv4Addr::from_bits(host));
+        let v6 = |host: u128| Address::from(Ipv6Addr::from_bits(host));
+        let scope = Scope::new(3, 9);
+        let keys = [
+            FlowKey::new(v4(0xc000_0201), v4(0xc633_6407), 6, 0).with_ports(51_000, 443),
+            FlowKey::new(v4(0xc633_6407), v4(0xc000_0201), 6, 0).with_ports(51_000, 443),
+            FlowKey::new(v4(0xc000_0201), v4(0xc633_6407), 6, class::FRAGMENT),
+            FlowKey::new(v4(0xc000_0201), v4(0xc633_6407), 17, 0).with_ports(51_000, 443),
+            FlowKey::new(v4(0), v4(u32::MAX), 17, 0),
+            FlowKey::new(v6(1 << 64 | 1), v6(2), 6, class::V6).with_ports(51_000, 443),
+            FlowKey::new(v6(0), v6(u128::MAX), 6, class::V6),
+        ];
+        let packets = keys.iter().flat_map(|key| {
+            [key.with_scope(scope), key.with_scope(scope.repeated()), key.with_scope(Scope::new(4, 9))]
+                .into_iter()
+                .flat_map(|key| [(0, 0, 1), (0xb8, 0, 1), (0, 7, 1), (0, 0, 10)].map(|marks| (key, marks)))
+        });
+        let packets: std::vec::Vec<_> = packets.collect();
+        let sample = |(key, (tos, vlan, sampling)): (FlowKey, (u8, u16, u16)), tick, tcp_flags| {
+            marked(100, tick, sampling, Parsed { key, tcp_flags, tos, vlan })
+        };
+        for one in &packets {
+            let first = sample(*one, 5, 0x02);
+            let (mut slot, mut record) = (Slot::default(), Record::first(one.0, first));
+            assert!(slot.is_empty());
+            slot.start(&one.0, first);
+            assert_eq!((slot.record(), slot.is_empty(), slot.epoch()), (record, false, 9));
+            for other in &packets {
+                for tick in [4, 5, 6, 5 + 0xffff, 6 + 0xffff] {
+                    let packet = sample(*other, tick, 0x10);
+                    assert_eq!(
+                        slot.takes(&other.0, packet),
+                        record.takes(&other.0, packet),
+                        "{one:?} {other:?} {tick}"
+                    );
+                    if slot.takes(&other.0, packet) {
+                        assert_eq!(one, other);
+                        slot.add(&other.0, packet);
+                        record.add(packet);
+                    }
+                    assert_eq!(slot.record(), record);
+                }
+            }
+            assert_eq!((record.packets, record.tcp_flags, record.duration), (4, 0x12, 0xffff));
+        }
+    }
+
+    #[test]
+    fn the_count_of_packets_in_a_slot_never_begins_anew() {
+        let merged = |packets| Sample { tally: Tally::new(packets, 60), ..packet(60, 0, 0) };
+        for key in [FlowKey::default(), FlowKey::default().with_class(crate::flow::class::V6)] {
+            let mut slot = Slot::default();
+            slot.start(&key, merged(u64::from(Record::FULL) - 2));
+            assert!(slot.takes(&key, merged(1 << 16)));
+            slot.add(&key, merged(1 << 16));
+            assert_eq!(slot.record().packets, Record::FULL - 2 + (1 << 16));
+            assert!(!slot.takes(&key, merged(1)));
         }
     }
 

@@ -1,9 +1,9 @@
-//! The command line.
+//! The command line of `weir`.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, builder::Resettable};
-use jiff::{SignedDuration, Timestamp, civil, tz::TimeZone};
+use jiff::{Timestamp, civil, tz::TimeZone};
 use weir_system::log::Format;
 
 use weir_common::control::CPUS_MAX;
@@ -53,7 +53,7 @@ impl Cli {
     }
 }
 
-/// The commands.
+/// The commands of `weir`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure the traffic of interfaces and report every interval
@@ -72,6 +72,11 @@ pub enum Command {
     Report(ReportArgs),
     /// Print what the running weir knows about a key in the last window, listed or not
     Ask(AskArgs),
+    /// Print what each interface has carried by hour, day or month, with the 95th percentile and the busiest second
+    Usage(UsageArgs),
+    /// Print what weir remembers of a time: lists, and keys
+    #[command(subcommand)]
+    History(HistoryCommand),
     /// Make the running weir read its configuration again; every packet is still counted
     Reload(ReloadArgs),
     /// Make the running weir detach from interfaces, and remove filters that a killed weir left at tc hooks (as root)
@@ -106,10 +111,10 @@ pub struct ConfigArgs {
     pub config: Option<PathBuf>,
 }
 
-/// `weir run`.
+/// The options of `weir run`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// The configuration.
+    /// Tells which configuration to use.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Measure this interface instead of those of the configuration; may be given several times
@@ -126,13 +131,13 @@ pub struct RunArgs {
     pub log_format: Option<Format>,
 }
 
-/// `weir replay`.
+/// The options of `weir replay`.
 #[derive(Args, Debug)]
 pub struct ReplayArgs {
     /// Capture files (pcap, pcapng, also compressed with gzip or zstd), merged in time order; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The configuration.
+    /// Tells which configuration to use.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Print reports as JSON, one per line, instead of tables
@@ -153,19 +158,22 @@ pub struct ReplayArgs {
     /// Send every packet through the real XDP program (as root)
     #[arg(long)]
     pub kernel: bool,
+    /// Also add each window to the history in this folder, which `weir history --path` reads; with `--window`
+    #[arg(long, value_name = "FOLDER")]
+    pub history: Option<PathBuf>,
     /// Derive the hash key from this number, so that the same captures give the same report. With `--kernel`, sampling
     /// is still random: the kernel draws the packets
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 }
 
-/// `weir doctor`.
+/// The options of `weir doctor`.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
     /// Interfaces to look at [default: those of the configuration]
     #[arg(value_name = "IFACE")]
     pub interfaces: Vec<String>,
-    /// The configuration.
+    /// Tells which configuration to use.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Print one line of JSON instead of a table
@@ -177,13 +185,13 @@ pub struct DoctorArgs {
     pub bundle: Option<PathBuf>,
 }
 
-/// `weir check`.
+/// The options of `weir check`.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
     /// The configuration file, as with --config
     #[arg(value_name = "FILE", conflicts_with = "config")]
     pub file: Option<PathBuf>,
-    /// The configuration.
+    /// Tells which configuration to use.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Plan the memory for a machine with this many CPUs [default: those of this machine]
@@ -197,12 +205,12 @@ pub struct SocketArgs {
     /// The control socket of the running weir [default: that of the configuration]
     #[arg(short, long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// The configuration.
+    /// Tells which configuration to use.
     #[command(flatten)]
     pub config: ConfigArgs,
 }
 
-/// `weir status`.
+/// The options of `weir status`.
 #[derive(Args, Debug)]
 pub struct StatusArgs {
     /// The weir to query.
@@ -213,7 +221,7 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
-/// `weir top`.
+/// The options of `weir top`.
 #[derive(Args, Debug)]
 #[command(after_help = TOP_KEYS, group = ArgGroup::new("files").args(["replay", "merge"]))]
 pub struct TopArgs {
@@ -236,13 +244,13 @@ pub struct TopArgs {
     pub socket: SocketArgs,
 }
 
-/// `weir report`.
+/// The options of `weir report`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Print this many of the last windows together instead: sums, and bounds for the rows of lists
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub last: Option<u32>,
-    /// Print all windows of the past LENGTH together, such as `20m` or `3h`
+    /// Print all windows of the past LENGTH together, such as `20m`, `3h` or `7d`
     #[arg(long, value_name = "LENGTH", value_parser = length, conflicts_with_all = ["last", "from"])]
     pub since: Option<Duration>,
     /// Print all windows from this time on together: `14:30` (today) or `2026-11-26 14:30`, both in UTC, or RFC 3339
@@ -262,15 +270,18 @@ pub struct ReportArgs {
     pub json: bool,
 }
 
-/// `weir ask`.
+/// The options of `weir ask`.
 #[derive(Args, Debug)]
 pub struct AskArgs {
     /// An address, a prefix, a port, a service, the name of a host, or the fields of a row with their values
     #[arg(required = true, value_name = "192.0.2.7|192.0.2.0/24|:443|tcp/443|example.net|vlan=7,...")]
     pub keys: Vec<String>,
     /// Ask about the open window so far, instead of the last one
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["since", "from", "to"])]
     pub live: bool,
+    /// Ask about a time instead: what its lists had of an address, or of the fields of a row.
+    #[command(flatten)]
+    pub time: SpanArgs,
     /// The weir to query.
     #[command(flatten)]
     pub socket: SocketArgs,
@@ -279,7 +290,107 @@ pub struct AskArgs {
     pub json: bool,
 }
 
-/// `weir reload`.
+/// `weir usage`.
+#[derive(Args, Debug)]
+pub struct UsageArgs {
+    /// Only this interface [default: all]
+    #[arg(value_name = "IFACE")]
+    pub interface: Option<String>,
+    /// The length of a period; months begin on the configured day
+    #[arg(long, value_name = "PERIOD", value_parser = ["hour", "day", "month"], default_value = "month")]
+    pub by: String,
+    /// How many periods [default: 24 hours, 31 days or 13 months]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub last: Option<u32>,
+    /// The end of the last period: `14:30` (today) or `2026-11-26 14:30`, both in UTC, or RFC 3339 [default: now]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub to: Option<Timestamp>,
+    /// The weir to query.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Print one line of JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Print comma-separated values instead of a table
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+}
+
+/// A time of the past.
+#[derive(Args, Debug)]
+pub struct SpanArgs {
+    /// All windows of the past LENGTH, such as `20m`, `3h` or `7d`
+    #[arg(long, value_name = "LENGTH", value_parser = length, conflicts_with = "from")]
+    pub since: Option<Duration>,
+    /// All windows from this time on: `14:30` (today) or `2026-11-26 14:30`, both in UTC, or RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub from: Option<Timestamp>,
+    /// All windows until this time, in the same formats
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub to: Option<Timestamp>,
+}
+
+/// `weir history`.
+#[derive(Debug, Subcommand)]
+pub enum HistoryCommand {
+    /// Print a list of all windows of a time together
+    Top(HistoryTopArgs),
+    /// Print what the windows of a time have of keys
+    Find(HistoryFindArgs),
+}
+
+/// `weir history top`.
+#[derive(Args, Debug)]
+pub struct HistoryTopArgs {
+    /// The list
+    #[arg(value_parser = ["flows", "sources", "destinations", "pairs", "services"])]
+    pub list: String,
+    /// The order of the rows
+    #[arg(long, value_parser = ["bytes", "packets"], default_value = "bytes")]
+    pub by: String,
+    /// The time.
+    #[command(flatten)]
+    pub time: SpanArgs,
+    /// Where the history is.
+    #[command(flatten)]
+    pub place: HistoryPlaceArgs,
+    /// Print one line of JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print comma-separated values, with a header
+    #[arg(long)]
+    pub csv: bool,
+}
+
+/// `weir history find`.
+#[derive(Args, Debug)]
+pub struct HistoryFindArgs {
+    /// An address, or the fields of a row with their values
+    #[arg(required = true, value_name = "192.0.2.7|src_ip=192.0.2.7,...")]
+    pub keys: Vec<String>,
+    /// The time.
+    #[command(flatten)]
+    pub time: SpanArgs,
+    /// Where the history is.
+    #[command(flatten)]
+    pub place: HistoryPlaceArgs,
+    /// Print one line of JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where a history is.
+#[derive(Args, Debug)]
+pub struct HistoryPlaceArgs {
+    /// Read this folder, without a running weir
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["socket", "config"])]
+    pub path: Option<PathBuf>,
+    /// The weir to query.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+}
+
+/// The options of `weir reload`.
 #[derive(Args, Debug)]
 pub struct ReloadArgs {
     /// The weir to query.
@@ -290,7 +401,7 @@ pub struct ReloadArgs {
     pub json: bool,
 }
 
-/// `weir detach`.
+/// The options of `weir detach`.
 #[derive(Args, Debug)]
 pub struct DetachArgs {
     /// From these interfaces
@@ -307,7 +418,7 @@ pub struct DetachArgs {
     pub socket: SocketArgs,
 }
 
-/// `weir attach`.
+/// The options of `weir attach`.
 #[derive(Args, Debug)]
 pub struct AttachArgs {
     /// To these interfaces
@@ -321,7 +432,7 @@ pub struct AttachArgs {
     pub socket: SocketArgs,
 }
 
-/// `weir key`.
+/// The commands of `weir key`.
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
     /// Print a new secret, or write it into a new file that only its owner may read
@@ -330,7 +441,7 @@ pub enum KeyCommand {
     Id(KeyIdArgs),
 }
 
-/// `weir key new`.
+/// The options of `weir key new`.
 #[derive(Args, Debug)]
 pub struct KeyNewArgs {
     /// The file to create
@@ -338,18 +449,18 @@ pub struct KeyNewArgs {
     pub file: Option<PathBuf>,
 }
 
-/// `weir key id`.
+/// The options of `weir key id`.
 #[derive(Args, Debug)]
 pub struct KeyIdArgs {
     /// The file with the secret [default: `hash_key` of the configuration]
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// The configuration.
+    /// Tells which configuration to use.
     #[command(flatten)]
     pub config: ConfigArgs,
 }
 
-/// `weir spool`.
+/// The commands of `weir spool`.
 #[derive(Debug, Subcommand)]
 pub enum SpoolCommand {
     /// List reports, refused reports and tombstones, in the order in which they are delivered
@@ -362,10 +473,10 @@ pub enum SpoolCommand {
     Rm(SpoolRemoveArgs),
 }
 
-/// `weir spool ls`.
+/// The options of `weir spool ls`.
 #[derive(Args, Debug)]
 pub struct SpoolListArgs {
-    /// What to list.
+    /// Tells which reports to list.
     #[command(flatten)]
     pub what: SpoolArgs,
     /// Print a line of JSON for each
@@ -373,24 +484,24 @@ pub struct SpoolListArgs {
     pub json: bool,
 }
 
-/// `weir spool cat`.
+/// The options of `weir spool cat`.
 #[derive(Args, Debug)]
 pub struct SpoolArgs {
     /// Only these: names of sinks' folders, or ids of reports [default: all]
     #[arg(value_name = "SINK|ID")]
     pub names: Vec<String>,
-    /// The folder.
+    /// Tells which folder to use.
     #[command(flatten)]
     pub place: SpoolPlaceArgs,
 }
 
-/// `weir spool rm`.
+/// The options of `weir spool rm`.
 #[derive(Args, Debug)]
 pub struct SpoolRemoveArgs {
     /// Names of sinks' folders, or ids of reports
     #[arg(required = true, value_name = "SINK|ID")]
     pub names: Vec<String>,
-    /// The folder.
+    /// Tells which folder to use.
     #[command(flatten)]
     pub place: SpoolPlaceArgs,
 }
@@ -401,7 +512,7 @@ pub struct SpoolPlaceArgs {
     /// The folder of all spools [default: that of the configuration, else /var/lib/weir/spool]
     #[arg(short, long, value_name = "DIR")]
     pub path: Option<PathBuf>,
-    /// The configuration.
+    /// Tells which configuration to use.
     #[command(flatten)]
     pub config: ConfigArgs,
 }
@@ -414,7 +525,7 @@ pub struct PassedArgs {
     pub arguments: Vec<OsString>,
 }
 
-/// The schemas.
+/// The schemas that weir can print.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Schema {
     /// The schema of a report
@@ -434,8 +545,8 @@ fn speed(text: &str) -> Result<f64, String> {
 
 /// A length of time until now.
 fn length(text: &str) -> Result<Duration, String> {
-    let length = text.parse().ok().and_then(|length: SignedDuration| Duration::try_from(length).ok());
-    length.filter(|length| !length.is_zero()).ok_or_else(|| "expected a length such as 20m or 3h".to_owned())
+    let length = weir_config::parse_duration(text).filter(|length| !length.is_zero());
+    length.ok_or_else(|| "expected a length such as 20m, 3h or 7d".to_owned())
 }
 
 /// A time in UTC, of today if it has no date, or with an offset.
@@ -455,10 +566,10 @@ fn windows(text: &str) -> Result<Windows, String> {
     if text == "all" {
         return Ok(Windows::All);
     }
-    let length: SignedDuration = text.parse().map_err(|_| "expected `all` or a length such as 10s or 5m".to_owned())?;
-    match Duration::try_from(length) {
-        Ok(length) if !length.is_zero() => Ok(Windows::Every(length)),
-        _ => Err("a window must be longer than 0s".to_owned()),
+    match weir_config::parse_duration(text) {
+        Some(length) if !length.is_zero() => Ok(Windows::Every(length)),
+        Some(_) => Err("a window must be longer than 0s".to_owned()),
+        None => Err("expected `all` or a length such as 10s or 5m".to_owned()),
     }
 }
 
@@ -480,5 +591,6 @@ mod tests {
         assert!(read("14:30").unwrap().ends_with("T14:30:00Z"), "today");
         assert!(read("yesterday").unwrap_err().contains("such as 14:30"));
         assert_eq!((length("20m"), length("0s").is_err()), (Ok(Duration::from_secs(1200)), true));
+        assert_eq!(length("7d"), Ok(Duration::from_secs(604_800)));
     }
 }

@@ -29,9 +29,9 @@ pub enum ExternalError {
     /// The system refuses to run it.
     #[error("cannot run {}: {cause}", program.display())]
     Refused {
-        /// The program.
+        /// The path of the program.
         program: PathBuf,
-        /// Why not.
+        /// The kernel's answer.
         cause: io::Error,
     },
 }

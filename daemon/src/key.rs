@@ -27,9 +27,9 @@ pub enum KeyCommandError {
     /// The file cannot be created.
     #[error("cannot create {}: {cause}", path.display())]
     Create {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         cause: io::Error,
     },
 }

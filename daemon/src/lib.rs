@@ -5,7 +5,7 @@
 //! | [`weir_attach`] | the interfaces of the configuration | programs on them, or packet sockets |
 //! | [`weir_datapath`] | packets | records, and exact counters at each window's edge |
 //! | [`weir_measure`] | records | a summary of each window, with bounds |
-//! | [`weir_report`] | a summary | the report: JSON, or tables for people; the alerts that it raises |
+//! | [`weir_schema`] | a summary | the report: JSON, or tables for people; the alerts that it raises |
 //! | [`weir_replay`] | captures | reports, made by the same stages |
 //! | [`weir_deliver`] | reports | delivered reports, each kind of target on its own thread |
 //! | [`weir_web`] | reports, and each second | the page in a browser |

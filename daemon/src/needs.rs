@@ -8,23 +8,24 @@ use rustix::thread::CapabilitySet;
 use weir_config::{Direction, Interface, Mode, limits::TCX_MAX, slots};
 use weir_system::privileges::{NeededCapability, PrivilegedThread};
 
-/// The properties of kernel and configuration that decide what is needed later.
+/// The properties of kernel and configuration that decide which capabilities are needed later.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
-    /// Whether programs are loaded, and not only packet sockets used.
+    /// True if programs are loaded, and not only packet sockets used.
     pub has_programs: bool,
-    /// Whether the kernel has TCX (Linux 6.6).
+    /// True if the kernel has TCX (Linux 6.6).
     pub has_tcx: bool,
 }
 
 impl Needs {
-    /// What a thread that reads rings and runs `flush` keeps. Some kernels before 6.6 require it for each use of a map.
+    /// Returns the capabilities that a thread keeps which reads rings and runs `flush`. Some kernels before 6.6 require
+    /// one for each use of a map.
     pub fn of_workers(self) -> CapabilitySet {
         if self.has_tcx { CapabilitySet::empty() } else { CapabilitySet::BPF }
     }
 }
 
-/// What is still needed once all present interfaces are attached.
+/// Returns the capabilities that are still needed once all present interfaces are attached.
 pub fn still_needed(interfaces: &[Interface], needs: Needs) -> Vec<NeededCapability> {
     const fn attacher(set: CapabilitySet, name: &'static str, purpose: &'static str) -> NeededCapability {
         NeededCapability { set, name, purpose, thread: PrivilegedThread::Attacher }

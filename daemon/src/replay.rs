@@ -6,7 +6,7 @@ use weir_config::Config;
 use weir_datapath::{Cpus, capture::Broken};
 use weir_measure::question::Views;
 pub use weir_replay::{Listener, Options, ReplayError, Windows, interface_name, write_json};
-use weir_report::Report;
+use weir_schema::Report;
 
 use crate::memory::Memory;
 

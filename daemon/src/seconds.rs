@@ -8,15 +8,15 @@ use weir_attach::{InterfaceNow, Obtained};
 use weir_common::ledger::Tally;
 use weir_config::interface::Way;
 use weir_history::{Carried, Counts};
-use weir_report::{InterfaceSecond, SECOND_SCHEMA, Second};
+use weir_schema::{InterfaceSecond, SECOND_SCHEMA, Second};
 use weir_system::clock::Moment;
 
 /// The counters of a slot, which only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
-    /// All packets.
+    /// All packets that were seen.
     pub seen: Tally,
-    /// Those that are lost.
+    /// The packets of these that are lost.
     pub lost: Tally,
 }
 
@@ -48,7 +48,7 @@ impl Seconds {
         *self = Self::default();
     }
 
-    /// Begins a window.
+    /// Begins a new window.
     pub fn begin(&mut self) {
         self.lost = self.last.as_ref().map(|last| last.counted.iter().map(|of| of.lost).collect());
     }
@@ -114,8 +114,8 @@ fn of<C: Copy + Default>(all: &[C], slot: Option<usize>) -> C {
     slot.and_then(|slot| all.get(slot)).copied().unwrap_or_default()
 }
 
-/// Whether this is what the interface carried. What packet sockets see is known at the end of a window. If weir does
-/// not see its packets, nothing is known of them; but the programs may have counted some until then.
+/// Returns true if the count is what the interface carried. What packet sockets see is known at the end of a window. If
+/// weir does not see its packets, nothing is known of them; but the programs may have counted some until then.
 fn is_counted(now: &InterfaceNow<'_>, counted: Tally) -> bool {
     match now.obtained {
         Obtained::AfPacket => false,
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn readers_of_reports_know_in_which_modes_weir_sees_packets() {
         for obtained in Obtained::ALL {
-            assert_eq!(weir_report::is_measured(obtained.name()), obtained.sees_packets(), "{obtained:?}");
+            assert_eq!(weir_schema::is_measured(obtained.name()), obtained.sees_packets(), "{obtained:?}");
         }
-        assert!(!weir_report::is_measured(weir_config::interface::NO_ROUTE));
+        assert!(!weir_schema::is_measured(weir_config::interface::NO_ROUTE));
     }
 }

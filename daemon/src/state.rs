@@ -16,7 +16,8 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bound
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tracing::{info, warn};
-use weir_report::{limits::SEQ_MAX, observer::Last};
+use weir_report::observer::Last;
+use weir_schema::limits::SEQ_MAX;
 use weir_system::{
     lock::{Lock, LockError},
     plain_file, privileges,
@@ -61,9 +62,9 @@ pub struct LastReportFile {
     /// The other end of the same channel, to take a queued order back.
     waiting: Receiver<Last>,
     written: Receiver<(u64, io::Result<()>)>,
-    /// Whether the disk has not answered for too long.
+    /// True if the disk has not answered for too long.
     hangs: bool,
-    /// Whether the last log message was about a failed write.
+    /// True if the last log message was about a failed write.
     failing: bool,
 }
 

@@ -18,7 +18,9 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use jiff::Timestamp;
 use weir_common::ledger::Tally;
 use weir_config::Config;
-use weir_report::{FromJson, InterfaceSecond, Length, Live as Open, LiveAnswers, Report, SECOND_SCHEMA, Second};
+use weir_schema::{
+    FromJson, InterfaceSecond, Length, Live as Open, LiveAnswers, Remembered, Report, SECOND_SCHEMA, Second,
+};
 use weir_system::clock;
 use weir_top::{KeyDetails, Request, Source, Update};
 
@@ -39,7 +41,7 @@ const SILENCE_MAX: u64 = 10;
 /// How often a waiting replay checks whether it has to end.
 const NAP: Duration = Duration::from_millis(50);
 
-/// A running weir.
+/// A running weir, as the source of `weir top`.
 pub struct Live {
     updates: Receiver<Update>,
     requests: Sender<Request>,
@@ -292,7 +294,7 @@ struct Pace {
     name: String,
     /// When the next second is over, on the monotonic clock.
     due: Duration,
-    /// The last second.
+    /// The last second that was passed on.
     before: Option<u64>,
     total: Tally,
     is_over: Arc<AtomicBool>,
@@ -358,8 +360,12 @@ impl Listener for Pace {
         self.show(second, counted)
     }
 
+    fn remember(&mut self, report: &Report, longer: Option<Remembered>) -> io::Result<()> {
+        self.past.add(Remembered::report(longer, report));
+        Ok(())
+    }
+
     fn report(&mut self, report: &Report) -> io::Result<()> {
-        self.past.add(report);
         self.pass(Update::Report(Box::new(report.clone())))
     }
 }

@@ -2,15 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crossbeam::channel::Receiver;
 use weir_deliver::board::Board;
-use weir_history::{Asker, OfKey, Query, Time};
-use weir_report::ListKey;
+use weir_history::{Answer, Asker, OfKey, Query, Time, usage};
+use weir_schema::ListKey;
 use weir_web::{Answerer, Question, Refusal};
 
 use crate::{
     control::{
         keys::{Coordinator, look_up},
         live::{LiveAsker, LiveQuery, Unanswered},
+        past,
         protocol::Response,
     },
     history,
@@ -29,6 +31,8 @@ pub struct Answers {
     pub live: LiveAsker,
     /// The history, if it is enabled.
     pub history: Option<Asker>,
+    /// The usage, if it is counted.
+    pub usage: Option<usage::Asker>,
 }
 
 impl Answers {
@@ -49,6 +53,10 @@ impl Answers {
                 ListKey::parse(&key, view.as_deref()).map_err(Refusal::Refused)?;
                 self.remember(Query::OfKey(OfKey { key, view }, Time { from, to }, points))
             }
+            Question::Usage { interface, by, last, to } => {
+                let query = past::usage(interface, by.as_deref(), last, None).map_err(Refusal::Refused)?;
+                self.sum_up(usage::Query { to, ..query })
+            }
             Question::Span { from, to } => self.remember(Query::Span(Time { from, to })),
         }
     }
@@ -66,10 +74,19 @@ impl Answers {
 
     fn remember(&self, query: Query) -> Result<Vec<u8>, Refusal> {
         let Some(history) = &self.history else { return Err(Refusal::Unavailable(history::OFF.to_owned())) };
-        let answer = history.ask(query, || ()).map_err(Refusal::Unavailable)?;
-        let slow = |_| Refusal::Unavailable("weir did not find an answer in time: ask for a shorter span".to_owned());
-        answer.recv_timeout(PATIENCE).map_err(slow)?.map(String::into_bytes).map_err(Refusal::Unavailable)
+        waited(&history.ask(query, || ()).map_err(Refusal::Unavailable)?)
     }
+
+    fn sum_up(&self, query: usage::Query) -> Result<Vec<u8>, Refusal> {
+        let Some(usage) = &self.usage else { return Err(Refusal::Unavailable(history::NO_USAGE.to_owned())) };
+        waited(&usage.ask(query, || ()).map_err(Refusal::Unavailable)?)
+    }
+}
+
+/// Waits for an answer from the disk or from many windows.
+fn waited(answer: &Receiver<Answer>) -> Result<Vec<u8>, Refusal> {
+    let slow = |_| Refusal::Unavailable("weir did not find an answer in time: ask for a shorter span".to_owned());
+    answer.recv_timeout(PATIENCE).map_err(slow)?.map(String::into_bytes).map_err(Refusal::Unavailable)
 }
 
 fn json(response: Response) -> Result<Vec<u8>, Refusal> {

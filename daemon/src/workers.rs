@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Why a window could not be closed.
 #[derive(Debug, Error)]
 pub enum WorkersError {
-    /// A worker failed.
+    /// A worker has failed.
     #[error(transparent)]
     Worker(#[from] WorkerError),
     /// A worker ended without an error or an order.
@@ -52,16 +52,16 @@ pub struct Parts {
 pub struct Workers<'scope> {
     workers: Vec<Worker<'scope>>,
     spares: Vec<Box<Shard>>,
-    /// Whether the next window is the last one.
+    /// True if the next window is the last one.
     is_last: bool,
 }
 
 struct Worker<'scope> {
     orders: Sender<Order>,
     closed: Receiver<Closed>,
-    /// Whether it has not yet answered its last order to close a window.
+    /// True if it has not yet answered its last order to close a window.
     is_ordered: bool,
-    /// Whether it has been ordered to close its last window.
+    /// True if it has been ordered to close its last window.
     is_ending: bool,
     /// The change that its next order will carry.
     change: Option<Change>,
@@ -101,7 +101,7 @@ impl<'scope> Workers<'scope> {
         Ok(())
     }
 
-    /// Whether no worker is late: each has closed its last window, and answers within `patience` now.
+    /// Returns true if no worker is late: each has closed its last window, and answers within `patience` now.
     pub fn all_answer(&self, patience: Duration) -> bool {
         if self.workers.iter().any(|worker| worker.is_ordered) {
             return false;
@@ -129,7 +129,7 @@ impl<'scope> Workers<'scope> {
         self.is_last = true;
     }
 
-    /// Whether the window that is closed is the last one.
+    /// Returns true if the window that is closed is the last one.
     pub const fn is_last(&self) -> bool {
         self.is_last
     }
@@ -139,7 +139,7 @@ impl<'scope> Workers<'scope> {
         self.workers.len()
     }
 
-    /// Has every worker read its open window. The answers go to `reply`, which has room for one answer of each worker.
+    /// Lets every worker read its open window. The answers go to `reply`, which has room for one answer of each worker.
     /// Returns how many answers will come. If a worker is late, or has not finished an earlier reading, asks no worker
     /// and returns `None`.
     pub fn read(&self, number: u64, wanted: &OpenRequest, reply: &Sender<OpenPart>) -> Option<usize> {
@@ -197,7 +197,7 @@ impl<'scope> Workers<'scope> {
                     Ok(closed) => {
                         worker.is_ordered = false;
                         parts.closed.push(closed);
-                        // What it has read since its late order belongs to the last window, too.
+                        // Records that the worker has read since its late order belong to the last window, too.
                         if self.is_last && !worker.is_ending && !worker.order(None) {
                             return Err(self.failure_of(nth));
                         }
@@ -240,7 +240,7 @@ impl<'scope> Workers<'scope> {
         }
     }
 
-    /// Whether a worker has ended, which should not happen.
+    /// Returns true if a worker has ended, which should not happen.
     pub fn has_failed(&self) -> bool {
         self.workers.iter().any(|worker| worker.thread.is_finished())
     }
@@ -258,10 +258,12 @@ impl<'scope> Workers<'scope> {
             _ => WorkersError::Gone,
         }
     }
+}
 
-    /// Ends all workers. The scope joins their threads.
-    pub fn stop(self) {
-        for Worker { orders, closed: _, is_ordered: _, is_ending: _, change: _, waker, thread: _ } in self.workers {
+/// Ends all workers, without a last window. The scope joins their threads.
+impl Drop for Workers<'_> {
+    fn drop(&mut self) {
+        for Worker { orders, waker, .. } in self.workers.drain(..) {
             drop(orders);
             waker.wake();
         }
@@ -366,7 +368,7 @@ mod tests {
                 assert!(workers.spares.len() == 3 && workers.spares.iter().all(|spare| spare.records == 0));
             }
             assert!(!workers.has_failed());
-            workers.stop();
+            drop(workers);
         });
     }
 
@@ -396,7 +398,7 @@ mod tests {
                 workers.take_back(window.closed, &others, || shard_of(&others));
                 assert!(workers.spares.len() == 1 && Arc::ptr_eq(workers.spares[0].plan(), &others));
             }
-            workers.stop();
+            drop(workers);
         });
     }
 
@@ -410,7 +412,7 @@ mod tests {
                 Err(WorkerError::Tap(io::Error::other("gone")))
             });
             assert!(matches!(workers.close(LONG, None, |_| ()), Err(WorkersError::Worker(WorkerError::Tap(_)))));
-            workers.stop();
+            drop(workers);
         });
     }
 
@@ -424,7 +426,7 @@ mod tests {
                 thread::yield_now();
             }
             assert!(matches!(workers.failure(), WorkersError::Gone));
-            workers.stop();
+            drop(workers);
         });
     }
 
@@ -457,7 +459,7 @@ mod tests {
             assert_eq!(close(LONG).0, 11);
             assert_eq!(close(LONG), (11, vec![]));
             assert_eq!(workers.spares.len(), 2);
-            workers.stop();
+            drop(workers);
         });
     }
 
@@ -489,7 +491,7 @@ mod tests {
             assert!(workers.all_answer(LONG));
             let window = workers.close(Duration::MAX, None, |_| ()).unwrap();
             assert_eq!((window.closed.len(), window.late.len()), (2, 0));
-            workers.stop();
+            drop(workers);
         });
     }
 
@@ -510,7 +512,7 @@ mod tests {
             let window = workers.close(LONG, None, |_| ()).unwrap();
             let seen: u64 = window.closed.iter().map(|closed| closed.edge.counters[0].seen.packets).sum();
             assert_eq!((seen, window.late), (1 + 10 + 10, vec![]), "its late part, and what it has seen since");
-            workers.stop();
+            drop(workers);
         });
     }
 
@@ -535,7 +537,7 @@ mod tests {
             assert_eq!(parts.recv().unwrap().of, (7, 1));
             let window = workers.close(LONG, None, |_| ()).unwrap();
             workers.take_back(window.closed, &VIEWS, || unreachable!("all answer the same questions"));
-            workers.stop();
+            drop(workers);
         });
     }
 

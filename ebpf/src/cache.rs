@@ -1,11 +1,8 @@
 //! The flow cache: one per CPU, direct-mapped, never grows.
 
-use weir_common::{
-    cpu::Cpu,
-    hash,
-    packet::Parsed,
-    record::{Record, Sample},
-};
+use core::hint::cold_path;
+
+use weir_common::{cpu::Cpu, hash, packet::Parsed, record::Sample};
 
 use crate::{
     maps::{cache_place, slot_key, this_cpu},
@@ -18,16 +15,17 @@ use crate::{
 pub fn count(cpu: &mut Cpu, parsed: &Parsed, sample: impl Fn() -> Sample) -> Option<()> {
     let place = hash::place(&slot_key(), parsed);
     // SAFETY: this element belongs to this CPU, and nothing else runs on it until the program ends.
-    let record = unsafe { &mut *cache_place(cpu, place)? };
+    let slot = unsafe { &mut *cache_place(cpu, place)? };
     let packet = sample();
-    if record.takes(&parsed.key, packet) {
-        record.add(packet);
+    if slot.takes(&parsed.key, packet) {
+        slot.add(&parsed.key, packet);
     } else {
-        if !record.is_empty() {
-            ring::evict(this_cpu(), cpu, record);
+        cold_path();
+        if !slot.is_empty() {
+            ring::evict(this_cpu(), cpu, slot);
         }
         // Call it again, so that no part of it has to outlive the call above.
-        *record = Record::first(parsed.key, sample());
+        slot.start(&parsed.key, sample());
     }
     Some(())
 }

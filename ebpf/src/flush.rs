@@ -20,7 +20,7 @@ use core::mem::offset_of;
 use weir_common::{
     control::{Flush, FlushOrder, Flushed},
     cpu::{Cpu, EVICTED_MAX, HANDED_OVER_MAX, HandedOver},
-    record::{Record, WORDS},
+    record::{Record, Slot, WORDS},
 };
 
 use crate::{
@@ -97,9 +97,11 @@ fn hand_over(cpu: &mut Cpu, handed_over: &mut HandedOver) -> Option<Flushed> {
                 break;
             }
             // SAFETY: a slot of this CPU; packets leave the cache alone while `busy` is set.
-            let record = unsafe { &mut *cache_slot(cpu, cpu.cursor)? };
-            if !record.is_empty() && record.key.epoch() == epoch {
-                move_record(record, at(handed_over, cpu.handed_over as usize));
+            let slot = unsafe { &mut *cache_slot(cpu, cpu.cursor)? };
+            if !slot.is_empty() && slot.epoch() == epoch {
+                let to = at(handed_over, cpu.handed_over as usize);
+                move_record(&mut slot.0, to);
+                *to = Slot(*to).record();
                 cpu.handed_over += 1;
             }
             // Likewise, the cursor is stored here and loaded again in the next iteration.

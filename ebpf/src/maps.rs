@@ -15,7 +15,7 @@ use weir_common::{
     cpu::{Cpu, HandedOver},
     hash::SlotKey,
     packet::{Look, Tunnels, UdpTunnel},
-    record::Record,
+    record::{Record, Slot},
     sampling::Valve,
 };
 
@@ -62,7 +62,7 @@ pub static CPUS: Array<Cpu, 1, PAGE_ALIGNED> = Array::new();
 
 /// The flow caches of all CPUs, one after the other; the loader sets the total number of slots.
 #[btf_map]
-pub static CACHE: Array<Record, CACHE_SLOTS, PAGE_ALIGNED> = Array::new();
+pub static CACHE: Array<Slot, CACHE_SLOTS, PAGE_ALIGNED> = Array::new();
 
 /// Each CPU's valve, which userspace sets; the loader sets the number of CPUs.
 #[btf_map]
@@ -176,13 +176,13 @@ pub fn this_cpu() -> u32 {
 
 /// A slot of a CPU's flow cache.
 #[inline(always)]
-pub fn cache_slot(cpu: &Cpu, slot: u32) -> Option<*mut Record> {
+pub fn cache_slot(cpu: &Cpu, slot: u32) -> Option<*mut Slot> {
     CACHE.get_ptr_mut(cpu.first_slot + slot)
 }
 
 /// The slot of a CPU's flow cache at a flow's [`place`](weir_common::hash::place).
 #[inline(always)]
-pub fn cache_place(cpu: &Cpu, place: u64) -> Option<*mut Record> {
+pub fn cache_place(cpu: &Cpu, place: u64) -> Option<*mut Slot> {
     let (mut slot, shift) = (place, u64::from(cpu.place_shift));
     // A single instruction; LLVM would mask the shift.
     // SAFETY: register arithmetic only; the shift is less than 64.

@@ -7,7 +7,7 @@ use aya_ebpf::{
 use weir_common::{
     cpu::{Cpu, EVICTED_MAX},
     ledger::Loss,
-    record::Record,
+    record::{Record, Slot},
 };
 
 use crate::{
@@ -22,15 +22,15 @@ const NO_WAKEUP: u64 = BPF_RB_NO_WAKEUP as u64;
 /// ns and one serves them all. If the ring has no room for these, each record is counted as lost in its own window and
 /// interface.
 #[inline(always)]
-pub fn evict(id: u32, cpu: &mut Cpu, record: &Record) {
+pub fn evict(id: u32, cpu: &mut Cpu, slot: &Slot) {
     if cpu.evicted_count as usize >= EVICTED_MAX {
         // Writes the whole array, because older verifiers only accept a constant length.
         if let Err(loss) = write(id, &cpu.evicted, wakeup(id, cpu.ring_bytes)) {
-            return lose(cpu, record, loss);
+            return lose(cpu, &slot.record(), loss);
         }
         cpu.evicted_count = 0;
     }
-    *at(&mut cpu.evicted, cpu.evicted_count as usize) = *record;
+    *at(&mut cpu.evicted, cpu.evicted_count as usize) = slot.record();
     cpu.evicted_count += 1;
 }
 

@@ -304,7 +304,7 @@ impl<const LINK: u8, const WAY: bool> Packet for Buffer<LINK, WAY> {
     }
 
     #[inline(always)]
-    fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
+    fn common<T>(self, found: impl FnOnce(Result<Parsed, Skip>) -> T) -> Option<T> {
         if !matches!(Self::LINK, Link::Ethernet) || self.hides_link_header() {
             return None;
         }
@@ -319,7 +319,12 @@ impl<const LINK: u8, const WAY: bool> Packet for Buffer<LINK, WAY> {
             &frame,
             Configured,
             #[inline(always)]
-            |parsed| found(Parsed { vlan, ..parsed }),
+            |result| {
+                found(result.map(
+                    #[inline(always)]
+                    |parsed| Parsed { vlan, ..parsed },
+                ))
+            },
         )
     }
 

@@ -116,6 +116,7 @@ impl Whole {
     #[inline(always)]
     fn length(self) -> u64 {
         if self.may_have_fragments() {
+            core::hint::cold_path();
             // SAFETY: the kernel passed this context to the program.
             return unsafe { bpf_xdp_get_buff_len(self.0) };
         }
@@ -164,7 +165,7 @@ impl Packet for Whole {
         Tally::new(1, self.length())
     }
     #[inline(always)]
-    fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
+    fn common<T>(self, found: impl FnOnce(Result<Parsed, Skip>) -> T) -> Option<T> {
         common(&self.frame_of(usize::MAX), Configured, found)
     }
     #[inline(always)]
@@ -192,7 +193,7 @@ impl Packet for Linear {
         Tally::new(1, (ctx.data_end() - ctx.data()) as u64)
     }
     #[inline(always)]
-    fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
+    fn common<T>(self, found: impl FnOnce(Result<Parsed, Skip>) -> T) -> Option<T> {
         Whole(self.0).common(found)
     }
     #[inline(always)]
@@ -237,11 +238,11 @@ impl Packet for Captured {
         Tally::new(1, u64::from(self.header().unwrap_or_default().wire_bytes))
     }
     #[inline(always)]
-    fn tick(self) -> u32 {
-        self.header().unwrap_or_default().tick
+    fn tick(self) -> u64 {
+        self.header().unwrap_or_default().tick.into()
     }
     #[inline(always)]
-    fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
+    fn common<T>(self, found: impl FnOnce(Result<Parsed, Skip>) -> T) -> Option<T> {
         let header = self.header()?;
         match Link::from_code(header.link as u8) {
             Link::Ethernet => common(&self.frame(header), Configured, found),

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_config::Config;
 use weir_deliver::sink::{Outbox, open};
-use weir_report::Encoded;
+use weir_schema::Encoded;
 use weir_tests::{collecting::TIMEOUT, scratch::Scratch};
 
 use crate::histories::Histories;
@@ -21,10 +21,10 @@ use crate::histories::Histories;
 const RECIPE: &str = include_str!("../../docs/collectors/clickhouse.md");
 /// The address of the server in the recipe.
 const SERVER: &str = "clickhouse.example.net:8123";
-const REPORT: &str = include_str!("../../daemon/report/tests/golden/report.json");
+const REPORT: &str = include_str!("../../daemon/schema/tests/golden/report.json");
 const TOMBSTONE: &str = r#"{"schema":"weir.tombstone/1","id":"7f3c9a52/b41d/40-41","observer":{"id":"7f3c9a52","boot_id":"b41d"},"first_seq":40,"last_seq":41,"reports":2,"reason":"spool_full"}"#;
 
-/// Whether the recipe can be run here.
+/// Checks that the recipe can be run here.
 ///
 /// # Errors
 ///
@@ -139,5 +139,8 @@ pub fn recipe() -> Result<()> {
     histories.check("ClickHouse", &server.sql("SELECT * FROM weir.missing")?)?;
     server.sql("OPTIMIZE TABLE weir.reports FINAL")?;
     let contested = server.sql("SELECT id FROM weir.contested")?;
-    histories.check_contested("ClickHouse", crate::ids(&contested)?)
+    histories.check_contested("ClickHouse", crate::ids(&contested)?)?;
+    let cloned = server.sql("SELECT previous FROM weir.cloned")?;
+    let text = |row: &Value| Some(row["previous"].as_str()?.to_owned());
+    histories.check_named_twice("ClickHouse", cloned.iter().filter_map(text))
 }

@@ -85,7 +85,7 @@ fn filled_in(text: &str, observers: &[Value]) -> Result<String> {
     let all: Vec<_> = observers.iter().filter_map(Value::as_str).map(|id| format!("'{id}'")).collect();
     let text = text.replace("${observer:sqlstring}", &all.join(","));
     let text = text.replace("$__from", "0").replace("$__to", "4000000000000");
-    // What begins with `$.` is a path in JSON.
+    // `$.` begins a path in JSON, and is not a variable.
     ensure!(!text.replace("'$.", "").contains('$'), "an unknown variable: {text}");
     Ok(text)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use weir_report::{
+use weir_schema::{
     Content,
     arrivals::{Arrivals, Limits, Sent, Status},
 };
@@ -16,10 +16,10 @@ const OBSERVERS: u64 = 60;
 /// Enough for all histories.
 const ALL: Limits = Limits { runs: 100, pieces: 10_000, contents: 10_000 };
 
-/// What is missing of an observer.
+/// The reports of an observer that are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Without an explanation: run, first and last number, status.
+    /// Gaps without an explanation: run, first and last number, status.
     pub gaps: BTreeSet<(String, u64, u64, String)>,
     /// How many reports tombstones explain.
     pub dropped: u64,
@@ -36,21 +36,35 @@ impl Missing {
 /// Reports and tombstones in the order of their arrival.
 pub struct Histories {
     pub lines: Vec<String>,
-    /// By observer.
+    /// The missing reports, by observer.
     pub missing: BTreeMap<String, Missing>,
     /// The ids of two different reports or tombstones.
     pub contested: BTreeSet<String>,
     /// How many numbers of each observer these are.
     pub contested_numbers: BTreeMap<String, u64>,
+    /// The runs of each observer that were not one after the other.
+    pub clones: BTreeMap<String, BTreeSet<String>>,
+    /// The ids that two reports which came name as the one before.
+    named_twice: BTreeSet<String>,
 }
 
 impl Histories {
     pub fn new() -> Self {
-        let (lines, missing, contested, contested_numbers) = Default::default();
-        let mut all = Self { lines, missing, contested, contested_numbers };
+        let (lines, missing, contested, contested_numbers, clones, named_twice) = Default::default();
+        let mut all = Self { lines, missing, contested, contested_numbers, clones, named_twice };
         for nth in 0..OBSERVERS {
             all.observe(nth);
         }
+        // Only tombstones came of these runs, and all have the same numbers.
+        let silent = ["0000000c", "0000000a", "0000000b"].map(|boot_id| {
+            let observer = json!({"id": "5a5a5a5a", "boot_id": boot_id});
+            let tombstone = json!({
+                "schema": "weir.tombstone/1", "id": format!("5a5a5a5a/{boot_id}/6-7"), "observer": observer,
+                "first_seq": 6, "last_seq": 7, "reports": 2, "reason": "too_old",
+            });
+            tombstone.to_string()
+        });
+        all.add("5a5a5a5a".to_owned(), silent.into());
         all
     }
 
@@ -59,7 +73,7 @@ impl Histories {
         self.lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// Adds an observer.
+    /// Adds an observer with the history of this number.
     fn observe(&mut self, nth: u64) {
         let mut state = nth;
         let mut below = |below: u64| {
@@ -69,7 +83,17 @@ impl Histories {
         let (observer, mut lines) = (format!("{:08x}", mix(nth ^ 0xff) as u32), Vec::new());
         let (mut seq, mut previous, mut window) = (0, None::<String>, 0);
         let loss = [5, 30, 80][below(3) as usize];
-        for run in 0..1 + below(6) {
+        // Of some observers, a clone goes on from where a run began.
+        let runs = 1 + below(6);
+        let (cloned, mut original) = (if nth % 4 == 2 { below(runs) } else { runs }, None);
+        for run in 0..=runs {
+            if run == cloned {
+                original = Some((seq, previous.clone(), window));
+            }
+            if run == runs {
+                let Some(original) = original.take() else { break };
+                (seq, previous, window) = original;
+            }
             let boot_id = format!("{:08x}", mix(mix(nth) ^ run) as u32);
             // Sometimes the observer has lost its state.
             if nth % 2 == 1 && run > 0 && below(100) < 30 {
@@ -117,14 +141,27 @@ impl Histories {
             }
         }
         lines.sort();
-        let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
-        let (missing, contested) = expected(&observer, &lines);
+        self.add(observer, lines.into_iter().map(|(_, line)| line).collect());
+    }
+
+    /// Adds what came of an observer.
+    fn add(&mut self, observer: String, lines: Vec<String>) {
+        let (missing, contested, clones) = expected(&observer, &lines);
         self.missing.insert(observer.clone(), missing);
-        self.contested_numbers.insert(observer, contested);
+        self.contested_numbers.insert(observer.clone(), contested);
+        self.clones.insert(observer, clones);
+        let mut after: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for line in &lines {
+            let line: Value = serde_json::from_str(line).unwrap_or_default();
+            if let (Some(previous), Some(id)) = (line["previous"].as_str(), line["id"].as_str()) {
+                after.entry(previous.to_owned()).or_default().insert(id.to_owned());
+            }
+        }
+        self.named_twice.extend(after.into_iter().filter(|(_, ids)| ids.len() > 1).map(|(previous, _)| previous));
         self.lines.extend(lines);
     }
 
-    /// Whether these rows, of all observers, are what is missing.
+    /// Checks that these rows, of all observers, are exactly the missing reports.
     pub fn check(&self, reader: &str, rows: &[Value]) -> Result<()> {
         let mut found: BTreeMap<&str, Missing> = BTreeMap::new();
         for row in rows {
@@ -138,7 +175,8 @@ impl Histories {
             let (first, last) =
                 (number("first").or_else(|_| number("first_seq"))?, number("last").or_else(|_| number("last_seq"))?);
             ensure!(number("reports")? == last - first + 1, "{reader}: {row}");
-            missing.gaps.insert((text("boot_id")?.to_owned(), first, last, text("status")?.to_owned()));
+            let is_new = missing.gaps.insert((text("boot_id")?.to_owned(), first, last, text("status")?.to_owned()));
+            ensure!(is_new, "{reader}: twice: {row}");
         }
         for (observer, missing) in &self.missing {
             let found = found.get(&**observer).cloned().unwrap_or_default();
@@ -149,7 +187,15 @@ impl Histories {
 }
 
 impl Histories {
-    /// Whether these are the contested ids.
+    /// Checks that these are the ids that two reports name as the one before.
+    pub fn check_named_twice(&self, reader: &str, ids: impl IntoIterator<Item = String>) -> Result<()> {
+        let found: BTreeSet<String> = ids.into_iter().collect();
+        ensure!(found == self.named_twice, "{reader}: {found:?} instead of {:?}", self.named_twice);
+        ensure!(found.len() > 2, "this tests little");
+        Ok(())
+    }
+
+    /// Checks that these are the contested ids.
     pub fn check_contested(&self, reader: &str, ids: impl IntoIterator<Item = String>) -> Result<()> {
         let found: BTreeSet<String> = ids.into_iter().collect();
         ensure!(found == self.contested, "{reader}: {found:?} instead of {:?}", self.contested);
@@ -164,9 +210,9 @@ fn start(window: u64) -> String {
     format!("2026-11-20T{:02}:{:02}:{:02}.000000Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// What is missing, and how many numbers are contested, according to the arithmetic that its own tests compare with the
-/// truth.
-fn expected(observer: &str, lines: &[String]) -> (Missing, u64) {
+/// Returns the missing reports, the number of contested ids, and the runs of a clone, according to the arithmetic that
+/// its own tests compare with the truth.
+fn expected(observer: &str, lines: &[String]) -> (Missing, u64, BTreeSet<String>) {
     let mut arrivals = Arrivals::new(ALL);
     for line in lines {
         let content = Content::read(line).unwrap_or_default();
@@ -177,8 +223,9 @@ fn expected(observer: &str, lines: &[String]) -> (Missing, u64) {
         if let Some(reason) = text("/reason") {
             arrivals.tombstone(boot_id, number("/first_seq"), number("/last_seq"), reason);
         } else {
-            let (seq, start) = (number("/observer/seq"), text("/window/start").unwrap_or_default().to_owned());
-            arrivals.report(Sent { observer, boot_id, seq, previous: text("/previous"), content, start });
+            let time = |pointer| text(pointer).unwrap_or_default().parse().unwrap_or_default();
+            let (seq, start, end) = (number("/observer/seq"), time("/window/start"), time("/window/end"));
+            arrivals.report(Sent { observer, boot_id, seq, previous: text("/previous"), content, start, end });
         }
     }
     let mut missing = Missing::default();
@@ -193,5 +240,6 @@ fn expected(observer: &str, lines: &[String]) -> (Missing, u64) {
         };
         missing.gaps.insert((gap.boot_id, gap.first, gap.last, status.to_owned()));
     }
-    (missing, arrivals.missing().contested)
+    let clones = arrivals.twins().into_iter().map(|twin| twin.boot_id).collect();
+    (missing, arrivals.missing().contested, clones)
 }

@@ -90,7 +90,7 @@ fn ids(rows: &[Value]) -> Result<Vec<String>> {
     rows.iter().map(|row| row["id"].as_str().map(str::to_owned).context("a row has an id")).collect()
 }
 
-/// Whether exactly these ids are in the database, each once.
+/// Checks that exactly these ids are in the database, each once.
 fn check_ids(folder: &Path, expected: &[String]) -> Result<()> {
     check_rows(&query(folder, &["windows"])?, expected)
 }
@@ -319,10 +319,20 @@ fn every_reader_finds_the_same_reports_missing() -> Result<()> {
             chosen.filter_map(|one| one["reports"].as_u64()).sum::<u64>()
         };
         let found = (sum("gap"), sum("tombstone"));
-        ensure!(found == (missing.unexplained(), missing.dropped), "{observer}: {found:?} instead of {missing:?}");
+        let is_same = found == (missing.unexplained(), missing.dropped);
+        ensure!(is_same, "{observer}: {found:?} instead of {missing:?}");
         let contested = histories.contested_numbers.get(observer).copied().unwrap_or_default();
         ensure!(sum("contested") == contested, "{observer}: {} instead of {contested}", sum("contested"));
+        let cloned = histories.clones[observer].len() as u64;
+        ensure!(sum("cloned") == cloned, "{observer}: {} instead of {cloned}", sum("cloned"));
     }
+    let clones = query(scratch.path(), &["clones"])?;
+    for (observer, expected) in &histories.clones {
+        let rows = clones.iter().filter(|row| row["observer"] == **observer);
+        let found: BTreeSet<String> = rows.filter_map(|row| Some(row["boot_id"].as_str()?.to_owned())).collect();
+        ensure!(found == *expected, "{observer}: {found:?} instead of {expected:?}");
+    }
+    ensure!(clones.len() > 5, "this tests little: {clones:?}");
     Ok(())
 }
 

@@ -24,7 +24,7 @@ const PROGRAMS: &str = "/usr/lib/postgresql";
 const USER: &str = "postgres";
 const RECIPE: &str = include_str!("../../docs/collectors/postgresql.md");
 
-/// Whether the recipe for `PostgreSQL` can be run here.
+/// Checks that the recipe for `PostgreSQL` can be run here.
 ///
 /// # Errors
 ///
@@ -175,5 +175,7 @@ pub fn postgresql() -> Result<()> {
     let missing = missing.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>()?;
     histories.check("PostgreSQL", &missing)?;
     let contested = server.sql("SELECT id FROM contested", &[])?;
-    histories.check_contested("PostgreSQL", contested.lines().map(str::to_owned))
+    histories.check_contested("PostgreSQL", contested.lines().map(str::to_owned))?;
+    let cloned = server.sql("SELECT previous FROM cloned", &[])?;
+    histories.check_named_twice("PostgreSQL", cloned.lines().map(str::to_owned))
 }

@@ -37,7 +37,7 @@ fn report(scratch: &Scratch, router: &str) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// What `weir merge` says about the only window.
+/// Returns the answer of `weir merge` for the only window.
 fn merged(input: &Path) -> Result<Value> {
     let mut merge = Command::new(weir_binary()?);
     let output = merge.args(["merge", "--json", "--window", "1m"]).arg(input).output()?;
@@ -104,7 +104,7 @@ pub fn the_live_screen_shows_what_the_collector_stores() -> Result<()> {
     terminal.press("q")?;
     terminal.wait_for("the end", TIMEOUT, |shown| shown.contains("code 0"))?;
     terminal.run("clear")?;
-    terminal.is_clean(TIMEOUT)
+    terminal.expect_clean(TIMEOUT)
 }
 
 /// A file that is empty fills later, and one that is rotated is followed.
@@ -144,7 +144,7 @@ pub fn mistakes_of_the_live_screen_are_named() -> Result<()> {
         ("".to_owned(), 2, "a value is required for '--merge <FILE>...'"),
         ("-".to_owned(), 2, "the keyboard is standard input"),
         (scratch.file("missing").display().to_string(), 1, "missing: No such file or directory"),
-        (scratch.path().display().to_string(), 2, "is no file: only files of reports and databases"),
+        (scratch.path().display().to_string(), 2, "is not a regular file: only files of reports and databases"),
         (demo().display().to_string(), 2, "is a capture, not a file of reports: `weir top --replay"),
         (text.display().to_string(), 2, "is not a file of reports: none of its first 1 lines is one"),
         (format!("{} --window 7s", sample.display()), 2, "7s does not divide a day: take 6s or 8s"),

@@ -57,7 +57,7 @@ fn every_command_is_understood() -> Result<()> {
     Ok(())
 }
 
-/// Whether a program accepts this command line. The text may name a command without its required arguments.
+/// Checks that a program accepts this command line. The text may name a command without its required arguments.
 fn understood(program: Command, words: &[&str]) -> Result<()> {
     match program.try_get_matches_from(words) {
         Err(error) => {
@@ -79,7 +79,7 @@ fn a_command_that_weir_does_not_know_is_not_understood() {
     assert!(understood(Collector::command(), &["weir-collect", "query", "--databases", "F"]).is_err());
 }
 
-/// Whether a script has these arguments in its text. Words in capitals are placeholders.
+/// Checks that a script has these arguments in its text. Words in capitals are placeholders.
 fn has_words(script: &str, arguments: &[&str]) -> Result<()> {
     let text = fs::read_to_string(root().join(script))?;
     for word in arguments.iter().filter(|word| word.starts_with("--") || word.chars().all(|c| c.is_ascii_lowercase())) {
@@ -88,7 +88,7 @@ fn has_words(script: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a command of `weir` or a script has this option.
+/// Checks that a command of `weir` or a script has this option.
 fn known(option: &str) -> Result<()> {
     let name = option.trim_start_matches("--");
     let has = |command: &Command| command.get_arguments().any(|argument| argument.get_long() == Some(name));

@@ -23,6 +23,22 @@ fn comments_fit_a_screen() -> Result<()> {
     Ok(())
 }
 
+/// The formatter of the page's code wraps neither comments nor strings.
+#[test]
+fn the_code_of_pages_fits_a_screen() -> Result<()> {
+    let (mut wide, mut files) = (Vec::new(), 0);
+    for folder in FOLDERS {
+        visit_all(&root().join(folder), "js", &mut |path, text| {
+            files += 1;
+            let lines = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > COLUMNS_MAX);
+            wide.extend(lines.map(|(number, _)| format!("{}:{number}", path.display())));
+        })?;
+    }
+    ensure!(wide.is_empty(), "more than {COLUMNS_MAX} columns:\n{}", wide.join("\n"));
+    ensure!(files > 40, "only {files} files were found");
+    Ok(())
+}
+
 #[test]
 fn pictures_and_tables_may_be_wide() {
     let wide = "x".repeat(COLUMNS_MAX);
@@ -48,11 +64,16 @@ fn wide_lines(text: &str) -> Vec<usize> {
 
 /// Calls `each` with every source file below a folder, except for build output.
 pub fn visit(folder: &Path, each: &mut dyn FnMut(&Path, &str)) -> Result<()> {
+    visit_all(folder, "rs", each)
+}
+
+/// Calls `each` with every file below a folder whose name ends in this way, except for build output.
+fn visit_all(folder: &Path, extension: &str, each: &mut dyn FnMut(&Path, &str)) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() && !path.ends_with("target") {
-            visit(&path, each)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            visit_all(&path, extension, each)?;
+        } else if path.extension().is_some_and(|found| found == extension) {
             each(&path, &fs::read_to_string(&path)?);
         }
     }

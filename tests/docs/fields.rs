@@ -7,11 +7,10 @@ use serde_json::Value;
 use weir_attach::Obtained;
 use weir_common::ledger::{Loss, Skip};
 use weir_config::interface::NO_ROUTE;
-use weir_report::schema;
+use weir_schema::schema;
 
 use crate::page::{Page, spans};
 
-/// The page.
 const REPORT: &str = "docs/REPORT.md";
 
 /// The names of a schema's fields: `.` precedes a field of an object, `[]` follows a list, and `REASON` stands for a
@@ -50,7 +49,7 @@ fn collect(root: &Value, schema: &Value, at: &str, names: &mut BTreeSet<String>)
     }
 }
 
-/// Whether a name on the page matches a field, part by part; `*` matches any name.
+/// Returns true if a name on the page matches a field, part by part; `*` matches any name.
 fn means(name: &str, field: &str) -> bool {
     let (name, field): (Vec<_>, Vec<_>) = (name.split('.').collect(), field.split('.').collect());
     let is_same = |(name, field): (&&str, &&str)| match name.strip_prefix('*') {

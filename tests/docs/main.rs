@@ -12,6 +12,7 @@ mod paths;
 mod readme;
 mod scripts;
 mod unsafe_code;
+mod views;
 mod workspace;
 
 use std::path::{Path, PathBuf};

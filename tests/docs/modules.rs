@@ -78,7 +78,7 @@ struct Module {
     children: BTreeMap<String, usize>,
     /// The names that it defines.
     items: BTreeSet<String>,
-    /// Its imports, by their local names.
+    /// The imports of the module, by their local names.
     imports: BTreeMap<String, Names>,
     globs: Vec<Names>,
     /// All paths in it.

@@ -15,20 +15,23 @@ const DATABASE: &str = "libsqlite3-sys";
 
 #[test]
 fn every_package_is_named_with_its_licence_and_its_text() -> Result<()> {
-    let weir = packages_in("weir")?;
+    let weir = packages_in(&["weir", "--features", "weir/all-sinks"])?;
     let lock = fs::read_to_string(root().join("Cargo.lock"))?;
     for name in ["aya", "async-nats", "rskafka", "rustls", "serde_json", "zstd-sys"] {
         ensure!(weir.contains(name) && lock.contains(&format!("name = \"{name}\"")), "{name} is not named");
     }
     ensure!(weir.iter().all(|name| !name.starts_with("weir")), "weir is no third party: {weir:?}");
-    ensure!(packages_in("weir-collect")?.contains(DATABASE), "{DATABASE} is not named");
+    let collector = packages_in(&["weir-collect", "weir-merge"])?;
+    for name in [DATABASE, "axum", "ratatui"] {
+        ensure!(collector.contains(name), "{name} is not named");
+    }
     ensure!(!weir.contains(DATABASE), "only the collector has a database");
     Ok(())
 }
 
-/// The packages that the notices list for a program.
-fn packages_in(program: &str) -> Result<BTreeSet<String>> {
-    let output = Command::new(root().join("scripts/notices")).arg(program).output()?;
+/// The packages that the notices list for programs that are shipped together.
+fn packages_in(programs: &[&str]) -> Result<BTreeSet<String>> {
+    let output = Command::new(root().join("scripts/notices")).args(programs).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
     let mut named = BTreeSet::new();

@@ -9,20 +9,20 @@ use anyhow::{Context, Result};
 
 use crate::root;
 
-/// One page.
+/// A page of the documentation.
 pub struct Page {
-    /// Its path, from the root of the repository.
+    /// The path from the root of the repository.
     pub path: PathBuf,
-    /// Its text.
+    /// The text of the page.
     pub text: String,
 }
 
 /// A line that is not in a block of code.
 #[derive(Clone, Copy)]
 pub struct Line<'a> {
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub number: usize,
-    /// Its text.
+    /// The text of the line.
     pub text: &'a str,
     /// The heading above it, or the line itself if it is a heading.
     pub heading: &'a str,
@@ -34,7 +34,7 @@ pub struct Block<'a> {
     pub number: usize,
     /// The language after the first fence.
     pub language: &'a str,
-    /// Its lines.
+    /// The lines of the block.
     pub lines: Vec<&'a str>,
 }
 

@@ -7,7 +7,7 @@ use weir::{
     replay::{self, Options},
 };
 use weir_config::Config;
-use weir_report::{Style, write_overview, write_tables};
+use weir_schema::{Style, write_overview, write_tables};
 
 use crate::{
     page::{self, Page},

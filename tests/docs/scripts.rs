@@ -1,4 +1,5 @@
-//! What scripts name exists: files, packages, and those of `tests/mutants/survivors.md`.
+//! Checks that everything exists which scripts name: files, packages, and the survivors in
+//! `tests/mutants/survivors.md`.
 
 use std::{collections::BTreeSet, fs, process::Command};
 
@@ -59,6 +60,20 @@ fn every_package_that_a_script_names_exists() -> Result<()> {
 }
 
 #[test]
+fn every_target_that_a_script_names_exists() -> Result<()> {
+    let known: BTreeSet<_> = packages()?.into_iter().flat_map(|package| package.targets).collect();
+    let mut count = 0;
+    for (script, text) in scripts()? {
+        for (kind, name) in named_targets(&text) {
+            ensure!(known.contains(&(kind.to_owned(), name.to_owned())), "{script}: there is no {kind} {name}");
+            count += 1;
+        }
+    }
+    ensure!(count > 15, "only {count} targets were found in the scripts: the test does not see them");
+    Ok(())
+}
+
+#[test]
 fn a_file_is_found_however_a_script_names_it() -> Result<()> {
     let text = "# daemon/a.rs: as NAME\n    tests/b/{c,d}.rs \"common/e\" # f\n ./scripts/g $x/docs/h docs/$i)\ncase ebpf/j* | config/k) l";
     let found = ["daemon/a.rs", "tests/b/{c,d}.rs", "common/e", "ebpf/j*", "config/k"];
@@ -67,6 +82,8 @@ fn a_file_is_found_however_a_script_names_it() -> Result<()> {
     ensure!(missing("scripts/{check,none}")? == ["scripts/none"]);
     ensure!(missing("scripts/none*")? == ["scripts/none*"]);
     ensure!(named_packages("cargo test -p weir --package weir-a \\\n -p \"$x\"") == ["weir", "weir-a"]);
+    let targets = named_targets("cargo test --bin weir --test e2e \\\n --test \"$1\" --tests --example pages -- a");
+    ensure!(targets == [("bin", "weir"), ("test", "e2e"), ("example", "pages")], "{targets:?}");
     Ok(())
 }
 
@@ -83,7 +100,7 @@ fn named_files(text: &str) -> Vec<String> {
     words.filter(is_file).map(str::to_owned).collect()
 }
 
-/// What does not exist of the files that a pattern of bash means.
+/// Returns the files that a pattern of bash names and that do not exist.
 fn missing(pattern: &str) -> Result<Vec<String>> {
     let safe = |one: char| one.is_alphanumeric() || "/._-{},*\\".contains(one);
     ensure!(pattern.chars().all(safe), "{pattern:?} is no name of a file");
@@ -101,4 +118,17 @@ fn named_packages(text: &str) -> Vec<&str> {
     let after = words.windows(2).filter(|pair| ["-p", "--package"].contains(&pair[0]));
     let names = after.map(|pair| pair[1].trim_end_matches(|one: char| !one.is_alphanumeric()));
     names.filter(|name| name.starts_with("weir") && !name.contains('$')).collect()
+}
+
+/// The kinds and names of targets that a script gives to cargo, without those in a variable.
+fn named_targets(text: &str) -> Vec<(&str, &str)> {
+    let words: Vec<_> = text.split_whitespace().collect();
+    let kind = |word: &str| match word {
+        "--bin" => Some("bin"),
+        "--test" => Some("test"),
+        "--example" => Some("example"),
+        _ => None,
+    };
+    let named = words.windows(2).filter_map(|pair| Some((kind(pair[0])?, pair[1].trim_end_matches([']', ')', ';']))));
+    named.filter(|(_, name)| !name.contains(['$', '"', '{'])).collect()
 }

@@ -55,7 +55,7 @@ fn each_form_that_allows_unsafe_code_is_found() {
     }
 }
 
-/// Whether an attribute of the file, or of something in it, allows unsafe code.
+/// Returns true if an attribute of the file, or of something in it, allows unsafe code.
 fn allows_unsafe_code(text: &str) -> bool {
     let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     // Between the quotes of a string nothing is an attribute.

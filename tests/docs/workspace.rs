@@ -17,10 +17,12 @@ use crate::{
 /// A package of the workspace.
 pub struct Package {
     pub name: String,
-    /// Its folder, from the root of the repository.
+    /// The folder of the package, from the root of the repository.
     pub folder: PathBuf,
     /// The source file of its library, from the root of the repository, if it has one.
     pub library: Option<PathBuf>,
+    /// The names of its programs, tests and examples, with their kinds.
+    pub targets: Vec<(String, String)>,
     /// The packages that it depends on, except for tests and build scripts.
     needs: Vec<String>,
 }
@@ -47,12 +49,15 @@ impl Package {
         let file = |path: &Value| Some(Path::new(path.as_str()?).strip_prefix(root).ok()?.to_owned());
         let is_library = |target: &&Value| target["kind"][0] == "lib";
         let library = package["targets"].as_array()?.iter().find(is_library);
+        let target =
+            |target: &Value| Some((target["kind"][0].as_str()?.to_owned(), target["name"].as_str()?.to_owned()));
         let is_needed = |one: &&Value| one["kind"].is_null();
         let needs = package["dependencies"].as_array()?.iter().filter(is_needed);
         Some(Self {
             name: package["name"].as_str()?.to_owned(),
             folder: file(&package["manifest_path"])?.parent()?.to_owned(),
             library: library.and_then(|target| file(&target["src_path"])),
+            targets: package["targets"].as_array()?.iter().filter_map(target).collect(),
             needs: needs.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect(),
         })
     }

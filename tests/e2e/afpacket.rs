@@ -245,7 +245,7 @@ fn both_kinds_of_modes_measure_side_by_side() -> Result<()> {
     Ok(())
 }
 
-/// A program in this folder that runs weir with these capabilities and no others, whatever its user.
+/// Makes a program in this folder that runs weir with these capabilities and no others, as any user.
 pub fn with_few_rights(granted: &str, scratch: &Scratch) -> Result<PathBuf> {
     let sets = ["inh-caps", "ambient-caps", "bounding-set"].map(|set| format!("--{set}=-all{granted}")).join(" ");
     // It is called by its path, because some shells have a built-in `setpriv` with fewer options.

@@ -119,7 +119,7 @@ fn check_told(daemon: &Daemon, reports: &[Value], messages: &[Received]) -> Resu
     Ok(())
 }
 
-/// Whether the rule for scans should fire at the end of each report's window.
+/// Decides for each report if the rule for scans should fire at the end of its window.
 fn expected(reports: &[Value]) -> Result<Vec<bool>> {
     // By default an alert ends a tenth below its limit.
     let back = LIMIT * 9 / 10;

@@ -49,7 +49,7 @@ const BPF_PROG_LOAD: u64 = 5;
 const BPF_OBJ_PIN: u64 = 6;
 const BPF_PROG_TEST_RUN: u64 = 10;
 const BPF_LINK_CREATE: u64 = 28;
-/// From `linux/fcntl.h` and `asm/sockios.h`.
+/// Constants of `linux/fcntl.h` and `asm/sockios.h`.
 const F_SETSIG: u64 = 10;
 const FIOSETOWN: u64 = 0x8901;
 const LOOPBACK: u32 = 1;
@@ -62,12 +62,9 @@ const WITHOUT_EBPF: [&str; 3] = ["sink", "weir-metrics", "weir-control"];
 /// The MTU that the attacker would give to the loopback.
 const MTU: u32 = 1_280;
 
-/// These tests need namespaces, Landlock, and an x86-64 processor.
+/// These tests need namespaces and Landlock.
 pub fn requirements() -> Result<(), String> {
     netns::requirements()?;
-    if !cfg!(target_arch = "x86_64") {
-        return Err("puppets need x86-64".to_owned());
-    }
     if !weir_system::sandbox::is_known() {
         return Err("this kernel has no Landlock".to_owned());
     }
@@ -192,7 +189,7 @@ fn forbidden(puppet: &mut Puppet, secret: &Path) -> Result<()> {
     close(puppet, stream)
 }
 
-/// What `CAP_NET_ADMIN` would allow.
+/// Tries what `CAP_NET_ADMIN` would allow.
 fn network(puppet: &mut Puppet) -> Result<()> {
     let n = Number;
     let socket = descriptor(puppet, libc::SYS_socket, &[n(libc::AF_INET as u64), n(libc::SOCK_DGRAM as u64), n(0)])?;
@@ -206,7 +203,7 @@ fn network(puppet: &mut Puppet) -> Result<()> {
     close(puppet, socket)
 }
 
-/// What `CAP_NET_ADMIN` and `CAP_NET_RAW` would allow by the options of a socket.
+/// Tries what `CAP_NET_ADMIN` and `CAP_NET_RAW` would allow by the options of a socket.
 fn marks(puppet: &mut Puppet) -> Result<()> {
     let n = Number;
     for (what, family, level, option) in [
@@ -336,7 +333,7 @@ fn asks_only(puppet: &mut Puppet) -> Result<()> {
     Ok(())
 }
 
-/// What the attacker can still do.
+/// Does what the attacker is still allowed to do.
 fn allowed(puppet: &mut Puppet, daemon: &Daemon) -> Result<()> {
     let own = path(&daemon.directory().join("of-the-attacker"));
     for (what, file, flags) in [
@@ -393,7 +390,7 @@ fn files_of_its_own(puppet: &mut Puppet, daemon: &Daemon) -> Result<()> {
 fn program(process: u32) -> Result<u64> {
     for entry in fs::read_dir(format!("/proc/{process}/fdinfo"))? {
         let path = entry?.path();
-        // Some are closed meanwhile.
+        // Some descriptors are closed meanwhile.
         let Ok(text) = fs::read_to_string(&path) else { continue };
         if text.contains(XDP) && !text.contains("link_type") {
             return Ok(path.file_name().and_then(|name| name.to_str()).context("no number")?.parse()?);
@@ -414,8 +411,8 @@ fn hold(thread: u32) -> Result<Puppet> {
     clock::wait_for("a thread that waits", TIMEOUT, || Ok(Puppet::hold(thread).ok()))
 }
 
-/// Whether another process of the same user, without capabilities, may inspect this one. If it may, the kernel also
-/// writes core dumps of this process.
+/// Returns true if another process of the same user, without capabilities, may inspect this one. If it may, the kernel
+/// also writes core dumps of this process.
 fn is_open_to_its_user(process: u32) -> Result<bool> {
     let look = move || {
         privileges::give_up_all();

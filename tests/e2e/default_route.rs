@@ -33,7 +33,7 @@ fn send(pair: &QuietPair, link: [&str; 2], seed: u64, oracle: &mut Oracle) -> Re
     watch::send(pair, link, Traffic::new(plan)?, Pace::Unlimited, oracle).map(drop)
 }
 
-/// What `weir check` prints of the configuration of this daemon.
+/// Returns the output of `weir check` for the configuration of this daemon.
 fn check(pair: &QuietPair, daemon: &Daemon) -> Result<String> {
     let mut command = pair.observer.command(weir_binary()?);
     let ended = Ended::of(command.args(["check", "--config"]).arg(daemon.directory().join("weir.yaml")))?;

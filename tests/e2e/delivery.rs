@@ -1,5 +1,5 @@
-//! Every report on disk arrives exactly once, or a tombstone says why not: whatever the collector and the disk do, and
-//! however often weir is killed.
+//! Every report on disk arrives exactly once, or a tombstone says why not. This holds for every failure of the
+//! collector and the disk, and however often weir is killed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -151,7 +151,7 @@ impl Delivery {
     }
 }
 
-/// What a collector has.
+/// The lines that a collector has.
 #[derive(Default)]
 struct Arrived {
     /// Reports and tombstones by their ids.

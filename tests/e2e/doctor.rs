@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, net::IpAddr, os::unix::fs::PermissionsExt};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir_datapath::has_tcx;
+use weir_datapath::probe_tcx;
 use weir_tests::{
     account::Loss,
     clock,
@@ -117,7 +117,7 @@ fn an_interface_in_use_is_reported_with_the_program() -> Result<()> {
         let found = diagnosis(&Ended::of(&mut command)?)?;
         ensure!(forbidding(&found)? == expected, "{mode}: {found}");
         let (_, detail) = on_interface(&found, "free for XDP")?;
-        ensure!(detail.contains("weir is there already: program ") && detail.ends_with(", native"), "{detail}");
+        ensure!(detail.contains("weir is attached already: program ") && detail.ends_with(", native"), "{detail}");
     }
     ensure!(has_program(&watch.pair.observer, INTERFACE)?, "the program is gone");
     watch.stop(Loss::None).map(drop)
@@ -153,7 +153,8 @@ fn programs_of_others_are_named_at_every_hook() -> Result<()> {
     Ended::of(command.args(["qdisc", "add", "dev", INTERFACE, "clsact"]))?.check(0, &[])?;
     let _programs =
         [Foreign::attach(&pair.observer, INTERFACE, Does::Pass)?, Foreign::attach_tc(&pair.observer, INTERFACE)?];
-    let tcx = if matches!(has_tcx(), Ok(true)) { Some(Foreign::attach_tcx(&pair.observer, INTERFACE)?) } else { None };
+    let tcx =
+        if matches!(probe_tcx(), Ok(true)) { Some(Foreign::attach_tcx(&pair.observer, INTERFACE)?) } else { None };
     let found = doctor(&pair, INTERFACE)?;
     let hooks = ["free for XDP", "tc, received", "TCX, received"];
     for hook in hooks.into_iter().take(if tcx.is_some() { 3 } else { 2 }) {

@@ -16,7 +16,7 @@ alone![forwarded_traffic_is_measured_and_passes];
 
 pub const TCP_PORT: u16 = 7000;
 pub const UDP_PORT: u16 = 7001;
-/// What one upload carries, in bytes.
+/// The size of one upload, in bytes.
 pub const UPLOAD: usize = 4 << 20;
 /// Datagrams in each direction.
 pub const DATAGRAMS: usize = 300;

@@ -87,7 +87,7 @@ fn beside_traffic(end: &str, (pause, seed): (Duration, u64)) -> Result<Outcome> 
             .spawn(|| watch::send(&pair, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut oracle));
         let watcher = scope.spawn(|| -> Result<()> {
             while !is_over.load(Ordering::Relaxed) {
-                service.is_attached(true)?;
+                service.expect_attached(true)?;
                 thread::sleep(Duration::from_millis(10));
             }
             Ok(())
@@ -110,7 +110,7 @@ fn beside_traffic(end: &str, (pause, seed): (Duration, u64)) -> Result<Outcome> 
     };
     let found = clock::wait_for("reports of all packets", TIMEOUT, is_quiet);
     machine.done("systemctl stop weir")?;
-    service.is_attached(false).context("after it was stopped")?;
+    service.expect_attached(false).context("after it was stopped")?;
     let (reports, log) = (service.reports()?, machine.done("journalctl --no-pager --unit=weir")?);
     found.with_context(|| log.clone())?;
     check_accounts(&reports, Loss::Possible(&["restart"])).context(log.clone())?;
@@ -125,7 +125,7 @@ impl Outcome {
     /// Each packet is in exactly one report, each report follows the one before, and windows have no gap. Up to
     /// `missing_most` reports may be missing, which a killed weir had made and not delivered; the next report names its
     /// predecessor.
-    fn is_whole(&self, missing_most: usize) -> Result<()> {
+    fn expect_whole(&self, missing_most: usize) -> Result<()> {
         let Self { sent, flows: _, reports, log } = self;
         let mut missing = 0;
         for (before, after) in reports.iter().zip(&reports[1..]) {
@@ -160,7 +160,7 @@ impl Outcome {
 
 fn restarts_lose_no_packet() -> Result<()> {
     let outcome = beside_traffic("systemctl restart weir", (Duration::from_millis(400), 95))?;
-    outcome.is_whole(0)?;
+    outcome.expect_whole(0)?;
     account::check(&outcome.reports, Loss::None).context(outcome.log.clone())?;
     // No flow is counted as new twice.
     let new: u64 = outcome.reports.iter().filter_map(|report| report["new_flows"]["lower"].as_u64()).sum();
@@ -171,7 +171,7 @@ fn restarts_lose_no_packet() -> Result<()> {
 fn packets_that_a_killed_weir_had_read_are_declared() -> Result<()> {
     let outcome = beside_traffic("systemctl kill -s KILL weir", (Duration::from_millis(700), 96))?;
     // A report takes some milliseconds of each second to be delivered.
-    outcome.is_whole(1 + times() as usize / 20)?;
+    outcome.expect_whole(1 + times() as usize / 20)?;
     let lost = account::check(&outcome.reports, Loss::Provoked(&["restart"])).context(outcome.log.clone())?.all_lost();
     ensure!(lost.packets < outcome.sent.packets, "{lost:?} of {:?} are lost", outcome.sent);
     Ok(())
@@ -197,7 +197,7 @@ fn a_weir_that_hangs_is_ended_and_the_next_one_goes_on() -> Result<()> {
     all +=
         watch::send(&pair, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?.packets;
     service.wait_for_other(&before)?;
-    service.is_attached(true).context("after the watchdog")?;
+    service.expect_attached(true).context("after the watchdog")?;
     send((&service, &pair), 87, &mut all)?;
     let restarts = service.property("NRestarts")?;
     let log = machine.log();
@@ -231,7 +231,7 @@ fn a_start_that_fails_detaches_nothing() -> Result<()> {
     fs::write(machine.path("etc/weir/weir.yaml"), wrong)?;
     ensure!(machine.run("systemctl restart weir")?.code != Some(0), "it has started\n{}", machine.log());
     for _ in 0..2 {
-        service.is_attached(true).context("after a start that failed")?;
+        service.expect_attached(true).context("after a start that failed")?;
         thread::sleep(Duration::from_millis(1_500));
     }
     let plan = Plan { seed: 81, packets: 3_000, flows: 100, ..Plan::default() };

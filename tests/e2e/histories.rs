@@ -33,7 +33,7 @@ struct History {
     daemon: Daemon,
     /// How many packets the interface has carried for weir, according to its own counters.
     carried: u64,
-    /// Its own count when its packets last became weir's.
+    /// The interface's own count when its packets last became weir's.
     since: u64,
     /// How many of these it carried elsewhere before weir is known to have seen it: weir may not know that it was here
     /// before.
@@ -64,7 +64,7 @@ impl History {
 
     /// Moves the interface to the other namespace, where it carries so many packets, over the ends of so many windows.
     fn move_away_and_back(&mut self, packets: u64, windows: usize) -> Result<()> {
-        if self.is_new()? {
+        if self.look_if_new()? {
             self.unknown += packets;
         }
         let QuietPair { generator, observer } = &self.pair;
@@ -79,9 +79,9 @@ impl History {
         set_up(observer, INTERFACE)
     }
 
-    /// Whether no report shows that weir has seen the interface since it was made. The first report may still have the
-    /// one before.
-    fn is_new(&mut self) -> Result<bool> {
+    /// Returns true if no report shows that weir has seen the interface since it was made. The first report may still
+    /// have the one before.
+    fn look_if_new(&mut self) -> Result<bool> {
         if let Some(made_at) = self.made_at
             && is_attached(self.daemon.reports()?.get(made_at + 1..).unwrap_or_default())
         {
@@ -96,7 +96,7 @@ impl History {
         self.windows_end(usize::from(self.made_at.is_some()))?;
         let carried = self.pair.observer.counters(INTERFACE)?.received.packets - self.since;
         self.carried += carried;
-        if self.is_new()? {
+        if self.look_if_new()? {
             self.unknown += carried;
         }
         self.pair.generator.ip(&format!("link delete {NEAR}"))?;
@@ -161,7 +161,8 @@ fn set_up(namespace: &Namespace, interface: &str) -> Result<()> {
     namespace.wait_until_up(interface)
 }
 
-/// What the reports declare of the interface: all its packets, those that are lost, and how many more there may be.
+/// Returns the packets of the interface that the reports declare: all, those that are lost, and how many more there may
+/// be.
 fn declared(reports: &[Value]) -> Result<[u64; 3]> {
     let mut sums = [0; 3];
     for report in reports {
@@ -170,7 +171,9 @@ fn declared(reports: &[Value]) -> Result<[u64; 3]> {
             let uncertain = &ledger["uncertain"]["packets"];
             let beyond = uncertain["upper"].as_u64().unwrap_or(0) - uncertain["lower"].as_u64().unwrap_or(0);
             let parts = [tally(&ledger["seen"])?.packets, tally(&ledger["lost"]["blind"])?.packets, beyond];
-            sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
+            for (sum, part) in sums.iter_mut().zip(parts) {
+                *sum += part;
+            }
         }
     }
     Ok(sums)

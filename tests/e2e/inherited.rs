@@ -212,14 +212,14 @@ fn another_network_namespace_has_interfaces_of_its_own() -> Result<()> {
     machine.done("systemctl daemon-reload")?;
     machine.done("systemctl restart weir")?;
     let second = Service { machine: &machine, observer: &after.observer };
-    first.is_attached(false).context("in the namespace that weir has left")?;
-    second.is_attached(true).context("in the namespace that weir is in now")?;
+    first.expect_attached(false).context("in the namespace that weir has left")?;
+    second.expect_attached(true).context("in the namespace that weir is in now")?;
     // No weir counts these packets.
     let plan = Plan { seed: 51, packets: 2_000, ..Plan::default() };
     watch::send(&before, QUIET_LINK, Traffic::new(plan)?, Pace::PacketsPerSecond(RATE), &mut Oracle::new())?;
     send((&second, &after), 52, &mut all)?;
     machine.done("systemctl stop weir")?;
-    second.is_attached(false).context("after it was stopped")?;
+    second.expect_attached(false).context("after it was stopped")?;
     let reports = second.reports()?;
     check_accounts(&reports, Loss::None).with_context(|| machine.log())?;
     let seen = seen_in(INTERFACE, "ingress", &reports)?.packets;
@@ -318,7 +318,7 @@ fn beyond(interface: &Value) -> u64 {
 
 /// Checks that the first window states what was missed, certain or not, and for how long, and that the others state no
 /// loss.
-fn is_declared((windows, log): &(Vec<Value>, String), most: u64, is_certain: bool) -> Result<()> {
+fn expect_declared((windows, log): &(Vec<Value>, String), most: u64, is_certain: bool) -> Result<()> {
     let (first, others) = windows.split_first().context("no window")?;
     let (lost, seconds) = (first["ledger"]["lost"]["blind"]["packets"].as_u64(), &first["blind_seconds"]);
     let missed = if is_certain { lost } else { lost.map(|_| beyond(first)) };
@@ -356,7 +356,7 @@ fn packets_of_a_recreated_interface_are_declared() -> Result<()> {
             ensure!((ifindex(pair)? == number) == is_same, "this tests nothing");
             Ok(())
         })?;
-        is_declared(&found, SOME, false).with_context(|| format!("the same number: {is_same}"))?;
+        expect_declared(&found, SOME, false).with_context(|| format!("the same number: {is_same}"))?;
         ensure!(found.1.contains("created again"), "it is not logged\n{}", found.1);
         ensure!(found.0[0]["coverage"].is_null(), "the first window compares two interfaces: {}", found.0[0]);
     }
@@ -366,5 +366,5 @@ fn packets_of_a_recreated_interface_are_declared() -> Result<()> {
 fn a_program_that_came_in_front_meanwhile_makes_blind_since_the_last_window() -> Result<()> {
     let stand = |pair: &QuietPair| Foreign::stand_first(&pair.observer, INTERFACE, TcAttachType::Ingress, PASS);
     // The last packets may come before weir has moved to the front.
-    is_declared(&behind_its_back(stand)?, 2 * SOME, true)
+    expect_declared(&behind_its_back(stand)?, 2 * SOME, true)
 }

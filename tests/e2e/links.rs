@@ -55,7 +55,7 @@ fn plan(packets: u64) -> Plan {
     Plan { seed: 137, packets, ..Plan::default() }
 }
 
-/// Sends both ways.
+/// Sends packets both ways.
 fn send(watch: &Watch, packets: u64) -> Result<()> {
     watch.send(plan(packets), &mut Oracle::new())?;
     send_out(watch, plan(packets), &mut Oracle::new()).map(drop)

@@ -34,6 +34,7 @@ macro_rules! alone {
 
 mod afpacket;
 mod alerts;
+#[cfg(target_arch = "x86_64")]
 mod attacker;
 mod clocks;
 mod connections;
@@ -61,6 +62,7 @@ mod log;
 mod memory;
 mod merged;
 mod modes;
+mod months;
 mod moves;
 mod names;
 mod nat;
@@ -71,6 +73,7 @@ mod otlp;
 mod package;
 mod privileges;
 mod prometheus;
+#[cfg(target_arch = "x86_64")]
 mod puppet;
 mod rates;
 mod reload;
@@ -82,6 +85,7 @@ mod sizes;
 mod stop;
 mod stuck;
 mod systemd;
+mod tarball;
 mod tc;
 mod tcx;
 mod top;
@@ -154,10 +158,12 @@ const PATIENT: &[Suite] = &[
     Suite::in_namespaces("sinks", sinks::TESTS),
     Suite::in_namespaces("stop", stop::TESTS),
     Suite::in_namespaces("privileges", privileges::TESTS),
+    #[cfg(target_arch = "x86_64")]
     Suite { name: "attacker", tests: attacker::TESTS, requirements: attacker::requirements },
     Suite::in_namespaces("tc", tc::TESTS),
     Suite::in_namespaces("tcx", tcx::TESTS),
     Suite::in_namespaces("modes", modes::TESTS),
+    Suite::in_namespaces("months", months::TESTS),
     Suite::in_namespaces("connections", connections::TESTS),
     Suite::in_namespaces("sizes", sizes::TESTS),
     Suite::in_namespaces("feeds", feeds::TESTS),
@@ -179,8 +185,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // These run only if there is a package to test.
     let package = Suite { name: "package", tests: package::of_packages(), requirements: systemd::machine_requirements };
+    let tarball = Suite::in_namespaces("tarball", tarball::of_tarball());
     let others = merged::trials().into_iter().chain(modes::kinds());
-    let patient = PATIENT.iter().chain([&package]).flat_map(Suite::trials).chain(others).collect::<Vec<_>>();
+    let patient = PATIENT.iter().chain([&package, &tarball]).flat_map(Suite::trials).chain(others).collect::<Vec<_>>();
     let alone = ALONE.iter().flat_map(Suite::trials).collect::<Vec<_>>();
     let groups = match arguments.test_threads {
         Some(threads) => vec![(threads, alone.into_iter().chain(patient).collect())],

@@ -39,7 +39,7 @@ tests![
 ];
 
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
-/// What the default configuration may take, in bytes.
+/// The most memory that the default configuration may take, in bytes.
 const RSS_MAX: u64 = 64 << 20;
 /// How much the resident set may change, as a share.
 const CHANGE_MAX: f64 = 0.02;
@@ -106,8 +106,8 @@ fn program() -> Result<u64> {
 
 /// 20 MiB for the program that users get. A build for debugging is larger, so it gets as much besides itself.
 fn a_small_memory_is_enough_for_smaller_defaults() -> Result<()> {
-    /// What 20 MiB leave beside a stripped program.
-    const BESIDE: u64 = 7 << 20 | 1 << 19;
+    /// The part of 20 MiB that a stripped program leaves.
+    const BESIDE: u64 = 7 << 20;
     /// The plan says the program's size to a tenth of a MiB.
     const ROUNDING: u64 = (1 << 20) / 20;
     let memory = (program()? + ROUNDING + BESIDE).max(20 << 20);
@@ -207,10 +207,10 @@ fn a_reload_says_what_became_smaller_and_what_stays() -> Result<()> {
 }
 
 fn a_million_spoofed_flows_take_no_more_memory() -> Result<()> {
-    // What the history has grows with the time until it is as large as planned, whatever comes.
+    // The history grows with the time until it is as large as planned, whatever comes. So it is off here.
     let mut watch = Watch::start("report: {interval: 2s}\nhistory: off\n")?;
     let mut oracle = Oracle::new();
-    // Enough flows for full lists: reports take what they take in a flood.
+    // Send enough flows for full lists, so that reports are as large as in a flood.
     watch.send(Plan { seed: 71, packets: 20_000, flows: 2_000, ..Plan::default() }, &mut oracle)?;
     let calm = watch.daemon.reports()?.len() + 2;
     watch.daemon.wait_for_reports(calm, TIMEOUT)?;

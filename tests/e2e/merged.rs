@@ -63,18 +63,18 @@ pub fn trials() -> Vec<Trial> {
         trial(name, test, &[&namespaces, &optional(found)])
     };
     vec![
-        kind("merged::vxlan", || through(VXLAN), has_device(VXLAN.0)),
-        kind("merged::geneve", || through(GENEVE), has_device(GENEVE.0)),
-        kind("merged::gretap", || through(GRETAP), has_device(GRETAP.0)),
-        kind("merged::gre", || through(GRE), has_device(GRE.0)),
-        kind("merged::ipip", || through(IPIP), has_device(IPIP.0)),
-        kind("merged::buffers_beyond_64_kib", buffers_beyond_64_kib, has_big_tcp()),
-        kind("merged::sctp", sctp, has_sctp()),
+        kind("merged::vxlan", || through(VXLAN), require_device(VXLAN.0)),
+        kind("merged::geneve", || through(GENEVE), require_device(GENEVE.0)),
+        kind("merged::gretap", || through(GRETAP), require_device(GRETAP.0)),
+        kind("merged::gre", || through(GRE), require_device(GRE.0)),
+        kind("merged::ipip", || through(IPIP), require_device(IPIP.0)),
+        kind("merged::buffers_beyond_64_kib", buffers_beyond_64_kib, require_big_tcp()),
+        kind("merged::sctp", sctp, require_sctp()),
     ]
 }
 
-/// Whether the kernel makes tunnels of this kind.
-fn has_device(kind: &str) -> Result<(), String> {
+/// Checks that the kernel makes tunnels of this kind.
+fn require_device(kind: &str) -> Result<(), String> {
     let probe = || Lab::quiet_pair()?.observer.ip(&tunnel(kind, OUTER));
     probe().map(drop).map_err(|_| format!("this kernel has no tunnels of {kind}"))
 }
@@ -85,13 +85,13 @@ fn tunnel(kind: &str, [local, remote]: [&str; 2]) -> String {
     format!("link add {TUNNEL} type {kind} {local}remote {remote}")
 }
 
-/// Whether a veth can have buffers whose length does not fit the IPv6 header (Linux 5.19).
-fn has_big_tcp() -> Result<(), String> {
+/// Checks that a veth can have buffers whose length does not fit the IPv6 header (Linux 5.19).
+fn require_big_tcp() -> Result<(), String> {
     let probe = || enlarge(&Lab::quiet_pair()?.observer, OBSERVER);
     probe().map_err(|error| format!("this kernel has no BIG TCP: {error:#}"))
 }
 
-fn has_sctp() -> Result<(), String> {
+fn require_sctp() -> Result<(), String> {
     sctp_socket().map(drop).map_err(|error| format!("this kernel has no SCTP: {error}"))
 }
 
@@ -118,7 +118,7 @@ impl Link {
         let link = Self { pair, _programs: Vec::new() };
         for (nth, (namespace, interface)) in link.ends().into_iter().enumerate() {
             namespace.ip(&format!("link set {interface} address {}", mac(nth)))?;
-            // Then all TCP headers have the same length.
+            // Without selective acknowledgements all TCP headers have the same length.
             namespace.set("ipv4/tcp_sack", "0")?;
             let is_v6 = addresses[nth].contains(':');
             if is_v6 {
@@ -151,7 +151,7 @@ impl Link {
         Ok(())
     }
 
-    /// What each end has received, once no more packets come.
+    /// Returns the packets that each end has received, once no more packets come.
     fn received(&self) -> Result<[Tally; 2]> {
         let read = || -> Result<[Tally; 2]> {
             let [one, other] = self.ends().map(|(namespace, interface)| namespace.counters(interface));
@@ -187,15 +187,15 @@ impl Link {
 
 /// The results at both ends.
 struct BothEnds {
-    /// What weir reported at each.
+    /// The reports of weir at each end.
     reports: Vec<Vec<Value>>,
-    /// What each interface has received by its own count.
+    /// The packets that each interface has received by its own count.
     received: [Tally; 2],
 }
 
 impl BothEnds {
-    /// Whether each end's weir saw what the other end's interface counted, to the byte.
-    fn is_what_was_counted(&self) -> Result<()> {
+    /// Checks that each end's weir saw what the other end's interface counted, to the byte.
+    fn expect_what_was_counted(&self) -> Result<()> {
         for (from, to) in WAYS {
             let interfaces = [GENERATOR, OBSERVER];
             let sent = seen_in(interfaces[from], "egress", &self.reports[from])?;
@@ -231,7 +231,7 @@ fn through(kind: Kind) -> Result<()> {
 }
 
 fn through_link((kind, headers): Kind, is_split: bool) -> Result<()> {
-    /// IPv4.
+    /// The IPv4 header that the tunnel adds.
     const INNER_BYTES: u64 = 20;
     let mut link = Link::new(OUTER, 24)?;
     for (nth, (namespace, _)) in link.ends().into_iter().enumerate() {
@@ -253,7 +253,7 @@ fn through_link((kind, headers): Kind, is_split: bool) -> Result<()> {
     })?;
     let after = segments()?;
     if is_split {
-        seen.is_what_was_counted()?;
+        seen.expect_what_was_counted()?;
     }
     for (from, to) in WAYS {
         let [sent, repeated] = [0, 1].map(|nth| after[from][nth] - before[from][nth]);
@@ -334,7 +334,7 @@ fn sctp() -> Result<()> {
         }
         Ok(())
     })?;
-    seen.is_what_was_counted()
+    seen.expect_what_was_counted()
 }
 
 /// The two directions, from one end to the other.
@@ -368,7 +368,7 @@ fn send(link: &Link, (from, to): (usize, usize), address: &str, messages: usize)
     Ok(())
 }
 
-/// The same over SCTP.
+/// Sends the messages over SCTP.
 fn send_by_sctp(link: &Link, (from, to): (usize, usize)) -> Result<()> {
     /// Longer than a packet, and not longer than what SCTP takes at once.
     const LONG: usize = 40_000;

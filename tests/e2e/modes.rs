@@ -1,5 +1,4 @@
-//! Combinations of modes: the ledger equals the interface's own count, in whatever mode weir measures and whatever
-//! other programs see the packets.
+//! The ledger equals the interface's own count, in every mode, and with any other programs beside weir's.
 
 use std::{
     fmt,
@@ -137,9 +136,9 @@ struct Stacked {
     make: &'static [&'static str],
     /// The modes of the upper interface.
     modes: &'static [&'static str],
-    /// Whether packets on the lower interface have a tag.
+    /// True if packets on the lower interface have a tag.
     is_tagged: bool,
-    /// Whether the two are the ends of one cable, and neither is stacked on the other.
+    /// True if the two are the ends of one cable, and neither is stacked on the other.
     is_cable: bool,
 }
 

@@ -49,7 +49,7 @@ fn wait_until_up(pair: &QuietPair) -> Result<()> {
     pair.observer.wait_until_up(INTERFACE)
 }
 
-/// Whether a window states that weir may have been blind; if so, it must not claim that weir saw everything.
+/// Returns true if a window states that weir may have been blind. If so, it must not claim that weir saw everything.
 fn is_said(report: &Value) -> Result<bool> {
     let mut is_blind = false;
     for one in list(&report["interfaces"])? {
@@ -138,7 +138,7 @@ fn an_interface_that_is_made_again_under_its_index_is_measured_again() -> Result
     for mode in ["native", "tcx", "tc", "afpacket"] {
         check(mode, true, |pair| {
             let before = index(pair)?;
-            // Its hardware address is also the same.
+            // The hardware address is also the same.
             make_again(pair, &format!(" index {before} address {}", address(pair)?))?;
             ensure!(index(pair)? == before, "it has another index");
             Ok(())

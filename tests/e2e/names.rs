@@ -19,13 +19,21 @@ use serde_json::{Value, json};
 use weir_config::Estimates;
 use weir_deliver::{board::Board, status::Identity};
 use weir_measure::question::Views;
-use weir_report::{Encoded, Report};
-use weir_system::text::visible;
-use weir_tests::{daemon::weir_binary, netns::Lab, scratch::Scratch};
+use weir_schema::{Encoded, Report};
+use weir_system::text::is_obeyed;
+use weir_tests::{
+    clock,
+    daemon::{Daemon, weir_binary},
+    netns::{Lab, QuietPair},
+    scratch::Scratch,
+};
 
-use crate::watch::Ended;
+use crate::watch::{Ended, INTERVAL, TIMEOUT};
 
-tests![no_command_prints_a_name_that_a_terminal_obeys];
+tests![
+    no_command_prints_a_name_that_a_terminal_obeys,
+    reports_on_standard_output_have_no_character_that_a_terminal_obeys
+];
 
 /// A title and a colour for the terminal, text from right to left, an 8-bit control sequence, and characters without
 /// width.
@@ -133,7 +141,8 @@ impl World {
             calls
         };
         let mut calls = match command {
-            // It must not begin to measure: the interface is missing, or the configuration has a mistake.
+            // It must not begin to measure: the interface is missing, or the configuration has a mistake. What it
+            // prints then has a test of its own below.
             "run" => [
                 vec![call(&["run", "--strict", "--interface"], &[&INTERFACE])],
                 with_configs(&["run", "--strict"])[1..].to_vec(),
@@ -169,9 +178,27 @@ impl World {
                 asks(&["ask", "192.0.2.7", "--live"], &[]),
             ]
             .concat(),
+            "usage" => [asks(&["usage"], &[]), asks(&["usage"], &["--by", "day"])].concat(),
+            "history top" => [
+                asks(&["history", "top", "sources"], &["--since", "1h"]),
+                vec![
+                    call(&["history", "top"], &[&HOSTILE]),
+                    call(&["history", "top", "sources", "--path"], &[&none]),
+                    call(&["history", "top", "sources", "--from"], &[&HOSTILE]),
+                ],
+            ]
+            .concat(),
+            "history find" => [
+                asks(&["history", "find", "192.0.2.7"], &[]),
+                vec![
+                    call(&["history", "find"], &[&HOSTILE]),
+                    call(&["history", "find", "192.0.2.7", "--path"], &[&none]),
+                ],
+            ]
+            .concat(),
             "reload" => asks(&["reload"], &[]),
             "detach" | "attach" => [asks(&[command], &[INTERFACE]), asks(&[command, "--all"], &[])].concat(),
-            // Its screen has a test of its own: `daemon/top/src/draw/tests.rs`.
+            // The screen has a test of its own: `daemon/top/src/draw/tests.rs`.
             "top" => vec![
                 call(&["top", "--replay"], &[&none]),
                 call(&["top", "--merge"], &[&none]),
@@ -223,7 +250,7 @@ impl World {
 
 /// The golden report, with hostile names.
 fn hostile_report() -> Result<Value> {
-    let mut report: Value = serde_json::from_str(include_str!("../../daemon/report/tests/golden/report.json"))?;
+    let mut report: Value = serde_json::from_str(include_str!("../../daemon/schema/tests/golden/report.json"))?;
     spoil(&mut report);
     Ok(report)
 }
@@ -337,7 +364,7 @@ fn no_command_prints_a_name_that_a_terminal_obeys() -> Result<()> {
                 let mut call = pair.observer.command(&weir);
                 let ended = Ended::of(call.args(&arguments).env_remove("PAGER"))?;
                 for text in [&ended.out, &ended.err] {
-                    let obeyed = text.chars().find(|one| *one != '\n' && visible(*one) != *one);
+                    let obeyed = text.chars().find(|one| *one != '\n' && is_obeyed(*one));
                     ensure!(obeyed.is_none(), "{arguments:?} prints {obeyed:?}:\n{text:?}");
                 }
                 if !arguments.iter().any(|argument| *argument == *world.socket()) {
@@ -346,5 +373,25 @@ fn no_command_prints_a_name_that_a_terminal_obeys() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// A run prints its reports into a pipe, whose last program may be a terminal.
+fn reports_on_standard_output_have_no_character_that_a_terminal_obeys() -> Result<()> {
+    let pair = Lab::quiet_pair()?;
+    for words in ["down", &format!("name {INTERFACE}")] {
+        pair.observer.ip(&format!("link set {} {words}", QuietPair::OBSERVER_INTERFACE))?;
+    }
+    pair.observer.ip(&format!("link set {INTERFACE} up"))?;
+    // A pattern, because YAML does not allow such characters.
+    let settings = format!("interfaces: [\"*0\"]\n{INTERVAL}sinks: [{{type: stdout}}]\n");
+    let mut daemon = Daemon::start(Some(&pair.observer), |_| settings)?;
+    clock::wait_for("a report", TIMEOUT, || Ok(daemon.output()?.contains('\n').then_some(())))?;
+    daemon.stop(TIMEOUT)?;
+    let text = daemon.output()?;
+    let obeyed = text.chars().find(|one| *one != '\n' && is_obeyed(*one));
+    ensure!(obeyed.is_none(), "{obeyed:?}: {text:?}");
+    let report: Value = serde_json::from_str(text.lines().next().unwrap_or_default())?;
+    ensure!(report["interfaces"][0]["name"] == INTERFACE, "{report}");
     Ok(())
 }

@@ -34,7 +34,7 @@ tests![
 const INTERFACE: &str = QuietPair::OBSERVER_INTERFACE;
 const SETTINGS: &str = "report: {interval: 1s}\nviews: [{name: hosts, by: [src_ip], top: 5}]\n";
 
-/// What these tests need: namespaces, a weir with OTLP, and the official definitions.
+/// Checks for everything that these tests need: namespaces, a weir with OTLP, and the official definitions.
 pub fn requirements() -> Result<(), String> {
     of_namespaces()?;
     let folder = folder();
@@ -71,7 +71,7 @@ impl Drop for Running {
     }
 }
 
-/// The receiver.
+/// The receiver of OTLP requests.
 struct Receiver {
     _running: Running,
     folder: Scratch,

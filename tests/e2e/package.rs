@@ -5,7 +5,7 @@ use std::{env, fs, path::PathBuf, process::Command, thread, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir_datapath::has_tcx;
+use weir_datapath::probe_tcx;
 use weir_tests::{
     account::Loss,
     clock,
@@ -105,7 +105,7 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
 
     // Installing the same package again is an upgrade to a rebuilt one. The edited configuration stays.
     let pid = status(&machine)?["pid"].clone();
-    if has_tcx()? {
+    if probe_tcx()? {
         upgrades_beside_traffic(&machine, &pair)?;
     } else {
         // With the classic tc hook weir detaches when it stops.
@@ -190,7 +190,7 @@ fn status(machine: &Machine) -> Result<Value> {
     Ok(serde_json::from_str(&machine.done("weir status --json")?)?)
 }
 
-/// Whether there is a program on the interface, for what it receives or sends.
+/// Returns true if there is a program on the interface, for the packets that it receives or sends.
 fn has_programs(pair: &QuietPair) -> Result<bool> {
     Ok(watch::has_program(&pair.observer, INTERFACE)?
         || crate::systemd::service::sends_through_a_program(&pair.observer)?)

@@ -75,7 +75,6 @@ impl Reloaded {
         Ok(fs::write(directory.join("weir.yaml"), config(settings, &directory.join("reports.ndjson")))?)
     }
 
-    /// Runs `weir reload`.
     fn reload(&self, arguments: &[&str]) -> Result<Ended> {
         let mut command = Command::new(weir_binary()?);
         Ended::of(command.arg("reload").args(arguments).arg("--socket").arg(self.socket()))
@@ -108,7 +107,7 @@ fn program(namespace: &Namespace, interface: &str) -> Result<u64> {
     shown[0]["xdp"]["prog"]["id"].as_u64().with_context(|| format!("no program on {interface}: {shown}"))
 }
 
-/// What a report says about the view of this name.
+/// Returns the view of this name from a report.
 fn view<'r>(report: &'r Value, name: &str) -> Result<&'r Value> {
     let named = |view: &&Value| view["name"] == name;
     list(&report["views"])?.iter().find(named).with_context(|| format!("no view {name} in {}", report["id"]))
@@ -425,7 +424,7 @@ fn open_to_all(socket: &Path) -> Result<()> {
 
 /// Checks that `weir status`, the last report and the last windows together say that the interface is not measured, and
 /// show no rate of it.
-fn is_not_measured_on_any_screen(reloaded: &Reloaded) -> Result<()> {
+fn expect_not_measured_on_any_screen(reloaded: &Reloaded) -> Result<()> {
     let shown = |arguments: &[&str]| {
         let ended = Ended::of(Command::new(weir_binary()?).args(arguments).arg("--socket").arg(reloaded.socket()))?;
         ended.check(0, &[])?;
@@ -509,7 +508,7 @@ fn it_attaches_again_for_other_interfaces() -> Result<()> {
     thread::sleep(Duration::from_millis(1_500));
     reloaded.watch.send(plan(98), &mut Oracle::new())?;
     ensure!(!watch::has_program(&reloaded.watch.pair.observer, INTERFACE)?, "it has attached again by itself");
-    is_not_measured_on_any_screen(&reloaded)?;
+    expect_not_measured_on_any_screen(&reloaded)?;
     // It does not attach again after a reload of the same file, or of one with other settings for the same interfaces.
     for (nth, settings) in [INTERVAL, "report: {interval: 1s, top: 7}\n"].into_iter().enumerate() {
         reloaded.write(settings)?;

@@ -59,9 +59,9 @@ fn forwarding_never_notices_weir() -> Result<()> {
         thread::sleep(Duration::from_secs(1));
         Ok(())
     })?;
-    ensure!(quiet.is_whole(), "this machine loses packets without weir: {quiet}");
+    ensure!(quiet.expect_whole(), "this machine loses packets without weir: {quiet}");
     let started = through(&lab, || machine.done("systemctl start weir").map(drop))?;
-    ensure!(started.is_whole(), "while weir starts: {started}\n{}", machine.log());
+    ensure!(started.expect_whole(), "while weir starts: {started}\n{}", machine.log());
     all_reported(&service, 0)?;
     let first = service.reports()?.len();
 
@@ -92,7 +92,7 @@ fn forwarding_never_notices_weir() -> Result<()> {
     all_reported(&service, reports.len())?;
     let all = service.reports()?;
     let stopped = through(&lab, || machine.done("systemctl stop weir").map(drop))?;
-    ensure!(stopped.is_whole(), "while weir stops: {stopped}\n{}", machine.log());
+    ensure!(stopped.expect_whole(), "while weir stops: {stopped}\n{}", machine.log());
     for interface in Lab::router_interfaces() {
         ensure!(!has_program(&lab.router, interface)?, "there is a program on {interface} after weir was stopped");
     }
@@ -131,7 +131,7 @@ fn beside(lab: &Lab, machine: &Machine, happens: impl FnOnce() -> Result<()>) ->
         passed
     })
     .with_context(|| machine.log())?;
-    ensure!(passed.is_whole(), "{passed}\n{}", machine.log());
+    ensure!(passed.expect_whole(), "{passed}\n{}", machine.log());
     Ok(passed)
 }
 

@@ -113,7 +113,7 @@ fn flood_a_router(cpus: usize) -> Result<()> {
     let calms = || Ok(has_calmed(&daemon.reports()?).then_some(()));
     clock::wait_for("a window in which all packets were taken", 2 * TIMEOUT, calms)?;
     let calm_after = daemon.reports()?.len();
-    // What comes now is measured without sampling.
+    // The following packets are measured without sampling.
     let few = route.flood(&all[..1], HEAVY_EVERY * HEAVY_FLOWS)?;
     daemon.wait_for_reports(calm_after + 2, TIMEOUT)?;
     let before_stop = route.received()?;
@@ -161,7 +161,7 @@ fn flood_a_router(cpus: usize) -> Result<()> {
     Ok(())
 }
 
-/// Whether the last window was measured without sampling.
+/// Returns true if the last window was measured without sampling.
 fn has_calmed(reports: &[Value]) -> bool {
     reports.last().is_some_and(|report| report["interfaces"][0]["sampling"] == 1)
 }
@@ -177,7 +177,7 @@ fn check_heavy(nth: u32, cpus: usize, received: Tally, reports: &[Value]) -> Res
     let source = heavy_source(nth);
     let sent = cpus as u64 * u64::from(heavy_packets(nth, FLOOD_PACKETS))
         + u64::from(heavy_packets(nth, HEAVY_EVERY * HEAVY_FLOWS));
-    // What the router had no room for may have been of any source.
+    // Packets that the router had no room for may have been of any source.
     let all = cpus as u64 * u64::from(FLOOD_PACKETS) + u64::from(HEAVY_EVERY * HEAVY_FLOWS);
     let missing = all.saturating_sub(received.packets);
     let (mut lower, mut upper) = (0, 0);
@@ -187,7 +187,7 @@ fn check_heavy(nth: u32, cpus: usize, received: Tally, reports: &[Value]) -> Res
                 lower += number(&packets["lower"])?;
                 upper += number(&packets["upper"])?;
             }
-            // It may have sent whatever the window has.
+            // It may have sent everything that the window has.
             None => upper += number(&report["totals"]["packets"])?,
         }
     }

@@ -38,7 +38,7 @@ fn check(mode: &str) -> Result<()> {
         let plan = Plan { seed, packets, flows: 20, ..Plan::default() };
         watch::send(&pair, [near, far], Traffic::new(plan)?, Pace::Unlimited, &mut Oracle::new())
     };
-    // What passed before weir was started is not lost.
+    // Packets that passed before weir was started are not lost.
     link(&pair, ["near-old", "ppp-old"])?;
     send(["near-old", "ppp-old"], 1, 3_000)?;
     let mut daemon = measure(
@@ -76,12 +76,12 @@ fn check(mode: &str) -> Result<()> {
     ensure!(on_old == old, "{on_old:?} of {old:?} on an interface that stays");
     let log = daemon.log()?;
     ensure!(seen.seen <= sent.packets, "more than was sent: {seen:?} of {sent:?}\n{log}");
-    // The kernel may forget an interface before it tells what that had counted: then nobody knows.
+    // The kernel may forget an interface before it reports the last counts. Then the true number stays unknown.
     ensure!(2 * (seen.seen + seen.uncertain) >= sent.packets, "{seen:?} of {sent:?}\n{log}");
     Ok(())
 }
 
-/// Some numbers of ledgers.
+/// The numbers of ledgers that are compared.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ledgers {
     seen: u64,

@@ -112,7 +112,7 @@ fn a_worker_that_gets_no_time_delays_no_report() -> Result<()> {
     judge("all windows together", oracle.check_reports(&reports))
 }
 
-/// What the log says when weir has read another configuration.
+/// The log line after weir has read another configuration.
 const VALID: &str = "the configuration is valid";
 
 /// Records that a worker has in its sketches cannot be added to sketches of other views. So the views change when the
@@ -200,7 +200,7 @@ fn a_daemon_that_was_stopped_goes_on_where_it_was() -> Result<()> {
     watch.daemon.signal(Signal::STOP)?;
     for cpu in 0..2 {
         send_on(cpu, &watch, Plan { seed: 71, ..Plan::default() }, &mut oracle)?;
-        // Several windows pass.
+        // Several windows pass meanwhile.
         thread::sleep(Duration::from_millis(1_700));
     }
     watch.daemon.signal(Signal::CONT)?;

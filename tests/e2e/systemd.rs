@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use rustix::thread::CapabilitySet;
 use serde_json::Value;
-use weir_datapath::has_tcx;
+use weir_datapath::probe_tcx;
 use weir_tests::{
     account::Loss,
     clock,
@@ -107,21 +107,21 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     let service = Service { machine: &machine, observer: &pair.observer };
 
     machine.done("systemctl start weir")?;
-    service.is_attached(true).context("when systemd says that it is started")?;
+    service.expect_attached(true).context("when systemd says that it is started")?;
     let first = service.reports_of(None)?;
     service.sees_the_tc_hook_only()?;
-    service.is_closed_in()?;
+    service.expect_closed_in()?;
     service.reloads(&config)?;
     let first = service.measures(&pair, 91, &first)?;
 
     let killed = service.kill()?;
     // Filters of the classic tc hook are removed, before Linux 6.6.
-    if has_tcx()? {
-        service.is_attached(true).context("after it was killed")?;
+    if probe_tcx()? {
+        service.expect_attached(true).context("after it was killed")?;
     }
     service.wait_for_other(&killed)?;
     ensure!(service.property("NRestarts")? == "1", "{} restarts", service.property("NRestarts")?);
-    service.is_attached(true).context("after the restart")?;
+    service.expect_attached(true).context("after the restart")?;
     let second = service.reports_of(Some(&first))?;
     let second = service.measures(&pair, 92, &second)?;
 
@@ -129,11 +129,11 @@ fn it_is_started_killed_restarted_and_stopped() -> Result<()> {
     let state = ["ActiveState", "Result", "ExecMainStatus"].map(|name| service.property(name));
     let state = state.into_iter().collect::<Result<Vec<_>>>()?;
     ensure!(state == ["inactive", "success", "0"], "{state:?}\n{}", machine.log());
-    service.is_attached(false).context("after it was stopped")?;
+    service.expect_attached(false).context("after it was stopped")?;
     let after = service.reports()?;
     ensure!(after.last().is_some_and(|report| run_of(report) == second), "the last report is another run's");
     one_key_a_day(&after)?;
-    // Forwarding goes on.
+    // Packets are still forwarded.
     watch::send(&pair, QUIET_LINK, Traffic::new(Plan::default())?, Pace::Unlimited, &mut Oracle::new()).map(drop)
 }
 
@@ -180,7 +180,7 @@ fn an_interface_that_comes_late_is_measured() -> Result<()> {
     thread::sleep(late()?);
     service.sees_the_tc_hook_only()?;
     rename("later0", INTERFACE)?;
-    let attached = || Ok(service.is_attached(true).ok());
+    let attached = || Ok(service.expect_attached(true).ok());
     clock::wait_for("programs on the interface", TIMEOUT, attached).with_context(|| machine.log())?;
     let plan = Plan { seed: 94, packets: 5_000, mix: Mix::odd(), ..Plan::default() };
     let mut oracle = Oracle::new();
@@ -189,7 +189,7 @@ fn an_interface_that_comes_late_is_measured() -> Result<()> {
         || Ok((watch::seen_in(INTERFACE, "ingress", &service.reports()?)?.packets >= sent.packets).then_some(()));
     clock::wait_for("reports of all packets", TIMEOUT, all_seen).with_context(|| machine.log())?;
     machine.done("systemctl stop weir")?;
-    service.is_attached(false).context("after it was stopped")?;
+    service.expect_attached(false).context("after it was stopped")?;
     let reports = service.reports()?;
     check_accounts(&reports, Loss::None).with_context(|| machine.log())?;
     judge("packets after the late start", oracle.check_reports(&reports)).with_context(|| machine.log())?;
@@ -216,11 +216,11 @@ fn it_starts_at_boot_and_reports_to_a_collector() -> Result<()> {
     let service = Service { machine: &machine, observer: &pair.observer };
     let run = service.reports_of(None)?;
     let collector = pair.observer.enter(|| Collector::listen((Ipv4Addr::LOCALHOST, port).into()))??;
-    let attached = || Ok(service.is_attached(true).ok());
+    let attached = || Ok(service.expect_attached(true).ok());
     clock::wait_for("programs on the interface", TIMEOUT, attached).with_context(|| machine.log())?;
     service.measures(&pair, 97, &run)?;
     machine.done("systemctl stop weir")?;
-    service.is_attached(false).context("after it was stopped")?;
+    service.expect_attached(false).context("after it was stopped")?;
     let reports = service.reports()?;
     ensure!(reports.iter().all(|report| run_of(report) == run), "more than one run\n{}", machine.log());
     let received = collector.wait_for(reports.len(), TIMEOUT).with_context(|| machine.log())?;
@@ -233,7 +233,7 @@ impl Service<'_> {
     /// Checks the capabilities of each thread once weir measures, from Linux 6.6 on: only the one for seeing which
     /// programs run before weir's at the tc hook is left.
     fn sees_the_tc_hook_only(&self) -> Result<()> {
-        if !has_tcx()? {
+        if !probe_tcx()? {
             return Ok(());
         }
         let threads = self.machine.path(&format!("proc/{}/task", self.property("MainPID")?));
@@ -250,7 +250,7 @@ impl Service<'_> {
     }
 
     /// Checks that the unit lets weir give up what it does not need.
-    fn is_closed_in(&self) -> Result<()> {
+    fn expect_closed_in(&self) -> Result<()> {
         let journal = self.machine.done("journalctl --no-pager --unit=weir")?;
         ensure!(!journal.contains("keeps all system calls"), "{journal}");
         ensure!(!weir_system::sandbox::is_known() || !journal.contains("keeps access to all files"), "{journal}");
@@ -278,7 +278,7 @@ impl Service<'_> {
         ensure!(states == ["active".to_owned(), pid], "{states:?}\n{log}");
         let status = self.property("StatusText")?;
         ensure!(status.contains(INTERFACE) && status.contains("pkt/s"), "{status}");
-        self.is_attached(true).context("after reloads")
+        self.expect_attached(true).context("after reloads")
     }
 
     /// The run that reports now, which must differ from `before`.
@@ -304,7 +304,7 @@ impl Service<'_> {
         check_accounts(&reports, Loss::None)?;
         judge(format_args!("run {run}"), oracle.check_reports(&reports))?;
         let modes = modes(INTERFACE, &reports);
-        let sent = if has_tcx()? { "tcx" } else { "tc" };
+        let sent = if probe_tcx()? { "tcx" } else { "tc" };
         // At boot the interface may appear after the first window. A window may also end between the two attachments.
         let attached: Vec<_> =
             modes.chunks(2).skip_while(|modes| modes.iter().any(|mode| ["absent", "waiting"].contains(mode))).collect();

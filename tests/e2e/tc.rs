@@ -51,7 +51,7 @@ fn merged_segments_count_as_the_packets_that_they_are() -> Result<()> {
     check_merged("tc")
 }
 
-/// What `tc` shows at the hook of the observer's interface.
+/// The output of `tc` for the hook of the observer's interface.
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
     /// `clsact` or `ingress`, if any.
@@ -89,7 +89,7 @@ fn tc(observer: &Namespace, arguments: &str) -> Result<()> {
     Ok(())
 }
 
-/// What `weir detach` prints in the namespace.
+/// Returns the output of `weir detach` in the namespace.
 fn detach(observer: &Namespace, arguments: &[&str]) -> Result<String> {
     let weir = weir_binary()?;
     let output = observer.enter(|| Command::new(weir).arg("detach").args(arguments).output())??;

@@ -40,7 +40,7 @@ fn watch(direction: &str) -> Result<Watch> {
     watch_by("auto", direction)
 }
 
-/// The same in a given mode.
+/// Starts the watch in a given mode.
 pub fn watch_by(mode: &str, direction: &str) -> Result<Watch> {
     one_window();
     let pair = Lab::quiet_pair()?;

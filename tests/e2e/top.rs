@@ -1,5 +1,5 @@
-//! `weir top` and `weir run` on a real terminal: the numbers are those of the reports, and whatever ends the program,
-//! or the weir that it asks, the terminal is as it was.
+//! `weir top` and `weir run` on a real terminal: the numbers are those of the reports, and the terminal is as it was
+//! after any end of the program, or of the weir that it asks.
 
 use std::{fs, io::Write, os::unix::net::UnixStream, path::Path};
 
@@ -29,7 +29,7 @@ tests![
     weir_run_prints_tables_on_a_terminal_and_json_elsewhere,
 ];
 
-/// What these tests need.
+/// Checks for everything that these tests need.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ fn numbers_on_the_screen_are_those_of_the_reports() -> Result<()> {
         an_hour_is_the_union(&terminal, &socket, columns)?;
         a_window_is_its_report(&terminal, &mut watch)?;
         terminal.press("q")?;
-        terminal.is_clean(TIMEOUT)?;
+        terminal.expect_clean(TIMEOUT)?;
     }
     watch.stop(Loss::None).map(drop)
 }
@@ -171,7 +171,7 @@ fn the_first_line_says_what_is_shown_and_whether_it_is_held() -> Result<()> {
     let reports = watch.daemon.reports()?.len();
     watch.daemon.wait_for_reports(reports + 2, TIMEOUT)?;
     ensure!(first_line(&terminal.shown()?).trim_end() == held, "it goes on: {held}");
-    // What is asked for is answered all the same.
+    // The request is answered all the same.
     terminal.press("t")?;
     terminal.press("1")?;
     let span = title("a span on a held screen", &|title| span_of_a_minute(title) && title.ends_with("NOT LIVE  HELD"))?;
@@ -197,7 +197,7 @@ fn the_first_line_says_what_is_shown_and_whether_it_is_held() -> Result<()> {
     let (start, end) = (start.split(' ').next().unwrap_or_default(), end.split(' ').nth(2).unwrap_or_default());
     ensure!(start == end, "{before} is not the window before {window}");
     terminal.press("q")?;
-    terminal.is_clean(TIMEOUT)?;
+    terminal.expect_clean(TIMEOUT)?;
     watch.stop(Loss::None).map(drop)
 }
 
@@ -216,7 +216,7 @@ fn a_replay_steps_back_and_what_is_no_capture_is_refused() -> Result<()> {
         ("/proc/self".to_owned(), "Is a directory"),
     ];
     for (nth, (file, why)) in cases.into_iter().enumerate() {
-        // Its first line is still there: no screen was opened.
+        // The first line is still there: no screen was opened.
         terminal.run(&format!("clear; echo before {nth}; {} top --replay {file}; echo exit $?", weir.display()))?;
         let has_ended = |shown: &str| {
             shown.starts_with(&format!("before {nth}\n")) && shown.lines().any(|line| line.starts_with("exit "))
@@ -233,7 +233,7 @@ fn a_replay_steps_back_and_what_is_no_capture_is_refused() -> Result<()> {
     terminal.press("Enter")?;
     terminal.wait_for("the hour of a row", TIMEOUT, |shown| shown.contains("by the windows of this list"))?;
     terminal.press("q")?;
-    terminal.is_clean(TIMEOUT)
+    terminal.expect_clean(TIMEOUT)
 }
 
 /// The end of the span that the first line names.
@@ -297,7 +297,7 @@ fn whatever_ends_it_the_terminal_is_as_it_was() -> Result<()> {
     let terminal = Terminal::new(80, 24)?;
     top(&terminal, &socket)?;
     kill_process(Pid::from_raw(i32::try_from(terminal.child()?)?).context("a process")?, Signal::TERM)?;
-    terminal.is_clean(TIMEOUT).context("after SIGTERM")?;
+    terminal.expect_clean(TIMEOUT).context("after SIGTERM")?;
 
     top(&terminal, &socket)?;
     for nth in 0..60_u16 {
@@ -313,7 +313,7 @@ fn whatever_ends_it_the_terminal_is_as_it_was() -> Result<()> {
         terminal.wait_for(&format!("{columns}x{lines}"), TIMEOUT, fits)?;
     }
     terminal.press("q")?;
-    terminal.is_clean(TIMEOUT).context("after a storm of sizes")?;
+    terminal.expect_clean(TIMEOUT).context("after a storm of sizes")?;
 
     terminal.resize(80, 24)?;
     top(&terminal, &socket)?;
@@ -322,7 +322,7 @@ fn whatever_ends_it_the_terminal_is_as_it_was() -> Result<()> {
         shown.contains("weir is not running") && first_line(shown).ends_with("NO ANSWER")
     })?;
     terminal.press("q")?;
-    terminal.is_clean(TIMEOUT).context("after weir was killed")?;
+    terminal.expect_clean(TIMEOUT).context("after weir was killed")?;
 
     let panics = weir_binary()?.canonicalize()?.with_file_name("examples").join("panics");
     ensure!(panics.exists(), "{} is missing: cargo build -p weir-top --examples", panics.display());
@@ -330,7 +330,7 @@ fn whatever_ends_it_the_terminal_is_as_it_was() -> Result<()> {
     terminal.wait_for("the screen", TIMEOUT, |shown| shown.contains("panics when a key steps back"))?;
     terminal.press("<")?;
     terminal.wait_for("its message", TIMEOUT, |shown| shown.contains("the source has failed"))?;
-    terminal.is_clean(TIMEOUT).context("after a panic")
+    terminal.expect_clean(TIMEOUT).context("after a panic")
 }
 
 /// A connection that ends takes the terminal away. Nothing must stay behind on the router.
@@ -362,7 +362,7 @@ fn weir_run_prints_tables_on_a_terminal_and_json_elsewhere() -> Result<()> {
     let terminal = Terminal::new(100, 30)?;
     let ends = |terminal: &Terminal| {
         terminal.press("C-c")?;
-        terminal.is_clean(TIMEOUT)
+        terminal.expect_clean(TIMEOUT)
     };
     terminal.run(&run)?;
     let shown = terminal.wait_for("tables", TIMEOUT, |shown| shown.contains("live: weir top"))?;

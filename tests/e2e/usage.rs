@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use weir_datapath::has_tcx;
+use weir_datapath::probe_tcx;
 use weir_tests::{
     account::Loss,
     daemon::{Daemon, Signal, weir_binary},
@@ -41,7 +41,7 @@ pub struct Public {
 }
 
 impl Public {
-    /// Creates both.
+    /// Creates the folder and the configuration.
     pub fn new(config: &str) -> Result<Self> {
         let scratch = Scratch::new()?;
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
@@ -106,7 +106,7 @@ fn the_capabilities_of_the_unit_are_enough() -> Result<()> {
     check_accounts(&reports, Loss::None)?;
     ensure!(!reports.is_empty(), "it reported nothing");
     let modes = modes(interface, &reports);
-    let sent = if matches!(has_tcx(), Ok(true)) { "tcx" } else { "tc" };
+    let sent = if matches!(probe_tcx(), Ok(true)) { "tcx" } else { "tc" };
     ensure!(modes.chunks(2).all(|modes| *modes == ["xdp-native", sent]), "with {granted}: {modes:?}");
     Ok(())
 }
@@ -262,7 +262,7 @@ fn check_reports_the_same_problems_of_sinks_as_the_start() -> Result<()> {
     fs::create_dir(scratch.file("folder"))?;
     let file = |name: &str| format!("{{type: file, path: {}}}", scratch.file(name).display());
     let http = format!("{{type: http, url: \"http://127.0.0.1:9/\", token_file: {}}}", token.display());
-    /// Prepares a case.
+    /// A function that prepares a case.
     type Prepare<'a> = &'a dyn Fn() -> Result<()>;
     let cases: [(&str, Prepare<'_>, &str); 6] = [
         (&http, &|| Ok(()), "No such file"),

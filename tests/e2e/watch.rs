@@ -30,12 +30,12 @@ pub use weir_tests::quiet::{ONE_WINDOW, QUIET_LINK, TIMEOUT, one_window, send};
 pub const ROOMY_RINGS: &str = "datapath: {ring: 64MiB}\n";
 /// The same for packet sockets: room for some hundred thousand packets.
 pub const ROOMY_PACKET_RINGS: &str = "datapath: {packet_ring: 64MiB}\n";
-/// The shortest windows.
+/// The setting of the shortest windows.
 pub const INTERVAL: &str = "report: {interval: 1s}\n";
 
 /// weir on the observer's end of a quiet link.
 pub struct Watch {
-    /// The link.
+    /// The link whose observer weir measures.
     pub pair: QuietPair,
     /// The daemon, which measures and reports to its file.
     pub daemon: Daemon,
@@ -115,7 +115,7 @@ pub fn stop(daemon: &mut Daemon, loss: Loss) -> Result<Vec<Value>> {
     end(daemon, Signal::TERM, loss)
 }
 
-/// The same with another signal.
+/// Ends the daemon by another signal.
 pub fn end(daemon: &mut Daemon, signal: Signal, loss: Loss) -> Result<Vec<Value>> {
     daemon.signal(signal)?;
     let status = daemon.wait(TIMEOUT)?;
@@ -146,7 +146,7 @@ pub fn seen_on(interface: &str, reports: &[Value]) -> Result<Tally> {
     interfaces.map(|interface| tally(&interface["ledger"]["seen"])).sum_tallies()
 }
 
-/// The same, for one direction of it.
+/// Returns the packets of one direction of the interface.
 pub fn seen_in(interface: &str, direction: &str, reports: &[Value]) -> Result<Tally> {
     let interfaces: Result<Vec<_>> = reports.iter().map(|report| list(&report["interfaces"])).collect();
     let interfaces = interfaces?.into_iter().flatten();
@@ -168,7 +168,7 @@ pub fn list(value: &Value) -> Result<&Vec<Value>> {
     value.as_array().with_context(|| format!("{value} is not a list"))
 }
 
-/// A count.
+/// Reads a count.
 pub fn number(value: &Value) -> Result<u64> {
     value.as_u64().with_context(|| format!("{value} is not a number from 0 up"))
 }
@@ -193,7 +193,7 @@ pub fn judge(about: impl Display, judgement: Result<(), Vec<String>>) -> Result<
     judgement.map_err(|deviations| anyhow!("{about}: {} deviations:\n{}", deviations.len(), deviations.join("\n")))
 }
 
-/// Whether there is an XDP program on the interface.
+/// Returns true if there is an XDP program on the interface.
 pub fn has_program(namespace: &Namespace, interface: &str) -> Result<bool> {
     let shown: Value = serde_json::from_str(&namespace.ip(&format!("-d -j link show dev {interface}"))?)?;
     Ok(shown[0].get("xdp").is_some())
@@ -206,11 +206,11 @@ pub fn weir(arguments: &[&str]) -> Result<Ended> {
 
 /// How a command ended.
 pub struct Ended {
-    /// Its exit code.
+    /// The exit code of the command.
     pub code: Option<i32>,
-    /// What it wrote to its standard output.
+    /// The text that it wrote to standard output.
     pub out: String,
-    /// What it wrote to its standard error.
+    /// The text that it wrote to standard error.
     pub err: String,
 }
 

@@ -38,6 +38,8 @@ def main() -> None:
         "--scale", type=int, metavar="COPIES", help="instead, time Spark with so many copies of the reports"
     )
     options = parser.parse_args()
+    if options.datasketches and not (built := options.datasketches / postgresql.EXTENSION).is_file():
+        parser.error(f"--datasketches: there is no {built}: build the extension in this folder first")
     with tempfile.TemporaryDirectory(prefix="weir-fleet-") as folder:
         os.chmod(folder, 0o711)  # PostgreSQL runs as another user
         sys.exit(run(options, Path(folder)))

@@ -14,6 +14,9 @@ PAGE = Path("docs/collectors/postgresql.md")
 PROGRAMS = Path("/usr/lib/postgresql")
 USER = "postgres"  # Debian's package makes it; PostgreSQL does not run as root
 
+# What a built folder of the extension has.
+EXTENSION = "sql/datasketches_hll_sketch.sql"
+
 
 def programs() -> Path | None:
     found = sorted(PROGRAMS.glob("*/bin/initdb"))
@@ -110,7 +113,7 @@ class Server:
 
     def install(self, extension: Path) -> None:
         """Loads the library of a built extension from where it is, instead of installing it."""
-        script = (extension / "sql/datasketches_hll_sketch.sql").read_text()
+        script = (extension / EXTENSION).read_text()
         self.sql(
             "SET client_min_messages = error;\n" + script.replace("$libdir/datasketches", f"{extension}/datasketches")
         )

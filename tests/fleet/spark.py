@@ -15,6 +15,9 @@ QUIET = [
     "spark.ui.enabled=false",
     "--conf",
     "spark.sql.shuffle.partitions=4",
+    # The default, snappy, takes a machine that also has musl for one that has nothing else, and fails.
+    "--conf",
+    "spark.sql.parquet.compression.codec=zstd",
 ]
 
 

@@ -108,6 +108,9 @@ def batch(spark: SparkSession, options: argparse.Namespace) -> None:
     came = lines.groupBy("id").agg(f.count("*").alias("count"), f.count_distinct(content).alias("contents"))
     for repeated in came.where("count > 1").orderBy("id").collect():
         say(defect="duplicate" if repeated.contents == 1 else "contested", id=repeated.id)
+    after = lines.dropDuplicates(["id"]).where("previous IS NOT NULL").groupBy("observer.id", "previous").count()
+    for clone in after.where("count > 1").orderBy("previous").collect():
+        say(defect="cloned", after=clone.previous)
     for gap in gaps(spark, lines).collect():
         say(defect="missing", router=gap.router, first=gap.first, last=gap.last)
 
@@ -153,10 +156,10 @@ WITH known AS (
     FROM runs AS silent LEFT JOIN ordered AS others ON others.observer_id = silent.observer_id
     WHERE silent.latest IS NULL
     GROUP BY silent.observer_id, silent.boot_id, silent.first, sequence
-), placed AS (
-    SELECT observer_id, boot_id, first, is_start, sequence FROM ordered
+), placed AS ( -- With the last number of each run of which reports came.
+    SELECT observer_id, boot_id, first, is_start, sequence, last AS reported FROM ordered
     UNION ALL
-    SELECT observer_id, boot_id, first, NULL, CASE WHEN is_taken = 0 THEN coalesce(sequence, 0) ELSE highest + 1 END
+    SELECT observer_id, boot_id, first, NULL, CASE WHEN is_taken = 0 THEN coalesce(sequence, 0) ELSE highest + 1 END, -1
     FROM (SELECT *, max(sequence) OVER (PARTITION BY observer_id, boot_id) AS highest,
                  row_number() OVER (PARTITION BY observer_id, boot_id
                                     ORDER BY is_taken, nearest DESC, sequence DESC) AS place
@@ -165,14 +168,17 @@ WITH known AS (
 ), numbered AS (
     SELECT known.observer_id, coalesce(named, known.boot_id) AS boot_id, sequence, known.first,
            coalesce(placed.is_start, false) AND known.first = placed.first AS is_start,
+           placed.reported < 0 AND known.first = placed.first AS begins_silent,
+           max(placed.reported) OVER (PARTITION BY known.observer_id, sequence) AS reported,
            coalesce(followed.last, 0) AS followed,
-           coalesce(max(known.last) OVER (PARTITION BY known.observer_id, sequence ORDER BY known.first, known.start IS NULL, known.last
+           coalesce(max(known.last) OVER (PARTITION BY known.observer_id, sequence
+                                          ORDER BY known.first, known.start IS NULL, known.last, known.boot_id
                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
     FROM known
     JOIN placed ON placed.observer_id = known.observer_id AND placed.boot_id = known.boot_id
     LEFT JOIN runs AS followed ON followed.observer_id = known.observer_id AND followed.boot_id = named
 ), holes AS (
-    SELECT observer_id, boot_id, sequence, first, is_start,
+    SELECT observer_id, boot_id, sequence, first, is_start, begins_silent, reported,
            CASE WHEN before < followed THEN followed ELSE before END AS before
     FROM numbered
 ), told AS ( -- Of tombstones that overlap, the first one explains.
@@ -190,9 +196,10 @@ WITH known AS (
     WHERE told.first <= told.last
     GROUP BY told.observer_id, told.boot_id, told.first, told.last, told.reason
 )
-SELECT observer_id, boot_id, before + 1 AS first, first - 1 AS last, first - 1 - before AS reports,
-       CASE WHEN before = 0 AND sequence = 0 THEN 'before_first' ELSE 'unexplained' END AS status, NULL AS reason
-FROM holes WHERE before < first - 1 AND NOT is_start
+SELECT DISTINCT observer_id, boot_id, before + 1 AS first, first - 1 AS last, first - 1 - before AS reports,
+       CASE WHEN before = 0 AND (sequence = 0 OR reported < 0) THEN 'before_first' ELSE 'unexplained' END AS status, NULL AS reason
+FROM holes
+WHERE before < first - 1 AND NOT is_start AND NOT (begins_silent AND before > 0 AND reported < first)
 UNION ALL
 SELECT observer_id, boot_id, first, last, reports, 'dropped', reason FROM dropped WHERE reports > 0
 """

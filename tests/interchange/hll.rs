@@ -35,12 +35,12 @@ pub fn the_package_reads_ours() -> Result<()> {
         let said = PeerEstimate(&said[&name]);
         ensure!(said.number("lg_k")? == f64::from(sketch.precision()), "{name}: lg k");
         ensure!(said.0["is_empty"] == Value::Bool(count == 0), "{name}: is empty");
-        said.is_about("estimate", count, &sketch)?;
+        said.expect_about("estimate", count, &sketch)?;
         ensure!(said.number("alone_in_a_union")? == said.number("estimate")?, "{name}: alone in a union");
         let bounds = said.number("lower")?..=said.number("upper")?;
         ensure!(bounds.contains(&(count as f64)), "{name}: {count} is not within {bounds:?}");
         let joined = JOINED.end.max(count) - JOINED.start + JOINED.start.min(count);
-        said.is_about("joined", joined, &sketch)?;
+        said.expect_about("joined", joined, &sketch)?;
     }
     Ok(())
 }
@@ -57,7 +57,7 @@ pub fn the_package_reads_keyed_ones() -> Result<()> {
     let image = hll::write(&sketch);
     ensure!(hll::read(&image, key.id())? == sketch);
     let said = peer::said(&BTreeMap::from([("hll-keyed.sk".to_owned(), image)]))?;
-    PeerEstimate(&said["hll-keyed.sk"]).is_about("estimate", COUNT, &sketch)
+    PeerEstimate(&said["hll-keyed.sk"]).expect_about("estimate", COUNT, &sketch)
 }
 
 /// Exports of routers with different errors, of few and of many values. The package merges them to the same registers
@@ -89,11 +89,11 @@ struct PeerEstimate<'a>(&'a Value);
 
 impl PeerEstimate<'_> {
     fn number(&self, field: &str) -> Result<f64> {
-        self.0[field].as_f64().with_context(|| format!("{field} is no number in {}", self.0))
+        self.0[field].as_f64().with_context(|| format!("{field} is not a number in {}", self.0))
     }
 
     /// The margin is four standard errors plus one, because the package's estimate of a few items is coarse.
-    fn is_about(&self, field: &str, truth: u64, sketch: &HyperLogLog) -> Result<()> {
+    fn expect_about(&self, field: &str, truth: u64, sketch: &HyperLogLog) -> Result<()> {
         let (number, truth) = (self.number(field)?, truth as f64);
         let margin = 4.0 * sketch.relative_error() * truth + 1.0;
         ensure!((number - truth).abs() <= margin, "{field} is not {truth} in {}", self.0);

@@ -27,7 +27,7 @@ pub fn python() -> Result<PathBuf, String> {
     }
 }
 
-/// What the package wrote, by file name.
+/// Returns the files that the package wrote, by name.
 pub fn written() -> Result<BTreeMap<String, Vec<u8>>> {
     let scratch = Scratch::new()?;
     peer("write", scratch.path())?;

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
     run(vec![
         with_broker("a_report_is_a_record_under_its_id", a_report_is_a_record_under_its_id),
         with_broker("none_is_missing_after_a_restart_of_the_broker", none_is_missing_after_a_restart_of_the_broker),
+        with_broker("a_restart_in_the_middle_loses_none", a_restart_in_the_middle_loses_none),
         with_broker("a_lost_acknowledgement_sends_the_same_ids_again", a_lost_acknowledgement_sends_the_same_ids_again),
         with_broker("a_broker_that_hangs_holds_no_other_sink_up", a_broker_that_hangs_holds_no_other_sink_up),
         with_broker("a_topic_that_is_missing_is_asked_for", a_topic_that_is_missing_is_asked_for),
@@ -49,7 +50,7 @@ fn with_topic() -> Result<(Scratch, Broker)> {
     Ok((scratch, broker))
 }
 
-/// Whether these records are exactly these reports, each once, in order, and as they were.
+/// Checks that these records are exactly these reports, each once, in order, and as they were.
 fn check(records: &[Record], numbers: RangeInclusive<u64>) -> Result<()> {
     let found: Vec<_> = records.iter().map(Record::id).collect();
     let expected: Vec<_> = numbers.clone().map(id).collect();
@@ -95,7 +96,7 @@ fn none_is_missing_after_a_restart_of_the_broker() -> Result<()> {
         let first = restart * 100 + 1;
         router.offer(first..=first + 49);
         router.wait_for(first + 49)?;
-        // Its memory is all that this broker has.
+        // This broker keeps records only in memory, so read them before it is killed.
         kept.extend(broker.records(TOPIC)?);
         broker.kill()?;
         router.offer(first + 50..=first + 99);
@@ -108,6 +109,36 @@ fn none_is_missing_after_a_restart_of_the_broker() -> Result<()> {
     kept.extend(broker.records(TOPIC)?);
     ensure!(router.metrics().dropped == 0, "{:?}", router.metrics());
     check(&distinct(kept), 1..=200)
+}
+
+/// The broker ends while records are on their way to it, and while it writes them; what it has acknowledged, it has.
+fn a_restart_in_the_middle_loses_none() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let mut broker = Broker::new(scratch.path(), free_address()?, None);
+    broker.keep_in(free_address()?)?;
+    broker.start()?;
+    broker.create(TOPIC, 3)?;
+    let router = router(scratch.path(), &broker, "timeout: 1s")?;
+    let mut offered = 0;
+    let mut offer = |reports| {
+        router.offer(offered + 1..=offered + reports);
+        offered += reports;
+        offered
+    };
+    for signal in [Signal::KILL, Signal::TERM, Signal::KILL] {
+        let before = router.metrics().delivered;
+        offer(500);
+        router.wait_for(before + 1)?;
+        broker.end(signal)?;
+        offer(50);
+        router.wait_for_error("onnect")?;
+        broker.start()?;
+    }
+    let offered = offer(1);
+    router.wait_for(offered)?;
+    let metrics = router.metrics();
+    ensure!((metrics.delivered, metrics.dropped, metrics.queued) == (offered, 0, 0), "{metrics:?}");
+    check(&distinct(broker.records(TOPIC)?), 1..=offered)
 }
 
 fn a_lost_acknowledgement_sends_the_same_ids_again() -> Result<()> {

@@ -47,7 +47,7 @@ fn router(folder: &Path, server: &Server, settings: &str) -> Result<Router> {
     Router::with(folder, &format!("{{type: nats, url: \"nats://{}\", queue: 4096, {settings}}}", server.address()))
 }
 
-/// Whether the stream has exactly these reports, each once, in order, and as they were.
+/// Checks that the stream has exactly these reports, each once, in order, and as they were.
 fn check(messages: &[Message], numbers: RangeInclusive<u64>) -> Result<()> {
     let found: Vec<_> = messages.iter().map(Message::id).collect();
     let expected: Vec<_> = numbers.clone().map(id).collect();

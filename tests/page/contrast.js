@@ -1,5 +1,7 @@
-// Every text on the page whose contrast to its ground is less than WCAG 2.1 asks for (1.4.3, AA): 4.5, or 3 if it is large.
+// Every text on the page whose contrast to its ground is less than WCAG 2.1 asks for (1.4.3, AA): 4.5, or 3 if it is
+// large.
 (() => {
+  const UNSEEN = ["SCRIPT", "STYLE", "NOSCRIPT", "TITLE", "title"];
   const parse = (text) => {
     const numbers = text.match(/[\d.]+(e-?\d+)?/g)?.map(Number) ?? [0, 0, 0, 0];
     const isPart = text.startsWith("color(");
@@ -7,7 +9,10 @@
     return { r, g, b, a };
   };
   const over = (top, below) => ({
-    r: top.r * top.a + below.r * (1 - top.a), g: top.g * top.a + below.g * (1 - top.a), b: top.b * top.a + below.b * (1 - top.a), a: 1,
+    r: top.r * top.a + below.r * (1 - top.a),
+    g: top.g * top.a + below.g * (1 - top.a),
+    b: top.b * top.a + below.b * (1 - top.a),
+    a: 1,
   });
   // What is behind an element: the backgrounds of all around it.
   const ground = (element) => {
@@ -20,19 +25,25 @@
     return layers.reverse().reduce((below, layer) => over(layer, below), { r: 255, g: 255, b: 255, a: 1 });
   };
   const light = ({ r, g, b }) => {
-    const part = (value) => { const of = value / 255; return of <= 0.04045 ? of / 12.92 : ((of + 0.055) / 1.055) ** 2.4; };
+    const part = (value) => {
+      const of = value / 255;
+      return of <= 0.04045 ? of / 12.92 : ((of + 0.055) / 1.055) ** 2.4;
+    };
     return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
   };
   const isShown = (element) => {
     const box = element.getBoundingClientRect();
     return box.width > 1 && box.height > 1 && element.checkVisibility({ visibilityProperty: true });
   };
-  const texts = document.createTreeWalker(document.querySelector("dialog[open]") ?? document.body, NodeFilter.SHOW_TEXT);
+  const texts = document.createTreeWalker(
+    document.querySelector("dialog[open]") ?? document.body,
+    NodeFilter.SHOW_TEXT,
+  );
   const found = { count: 0, poor: [] };
   while (texts.nextNode()) {
     const text = texts.currentNode.textContent.trim();
     const element = texts.currentNode.parentElement;
-    if (!text || !isShown(element) || ["SCRIPT", "STYLE", "NOSCRIPT", "TITLE", "title"].includes(element.tagName)) continue;
+    if (!text || !isShown(element) || UNSEEN.includes(element.tagName)) continue;
     const style = getComputedStyle(element);
     const behind = ground(element);
     const paint = element instanceof SVGElement ? style.fill : style.color;
@@ -44,7 +55,9 @@
     const size = parseFloat(style.fontSize);
     const isLarge = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
     found.count += 1;
-    if (contrast < (isLarge ? 3 : 4.5)) found.poor.push(`${contrast.toFixed(2)} ${paint} "${text.slice(0, 40)}" in ${element.tagName}.${element.getAttribute("class") ?? ""}`);
+    if (contrast >= (isLarge ? 3 : 4.5)) continue;
+    const name = `${element.tagName}.${element.getAttribute("class") ?? ""}`;
+    found.poor.push(`${contrast.toFixed(2)} ${paint} "${text.slice(0, 40)}" in ${name}`);
   }
   for (const field of document.querySelectorAll("input, select")) {
     if (!isShown(field)) continue;
@@ -55,4 +68,4 @@
     if ((one + 0.05) / (other + 0.05) < 4.5) found.poor.push(`${field.id || field.name}: ${style.color}`);
   }
   return found;
-})()
+})();

@@ -27,7 +27,7 @@ const ADDRESS: &str = "127.0.0.1:8428";
 /// The identity of a router that is late.
 const LATE: &str = "5a1e0b77";
 /// A report of long ago.
-const GOLDEN: &str = include_str!("../../daemon/report/tests/golden/report.json");
+const GOLDEN: &str = include_str!("../../daemon/schema/tests/golden/report.json");
 const FLEET_SHOWN: &str = include_str!("fleet.js");
 
 /// A collector with a page, in a namespace.

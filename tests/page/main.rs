@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         in_browser("the_page_shows_the_numbers_of_the_report", the_page_shows_the_numbers_of_the_report),
         in_browser("rates_are_those_of_the_stream", rates_are_those_of_the_stream),
         in_browser("a_time_shows_what_weir_remembers", a_time_shows_what_weir_remembers),
+        in_browser("usage_is_what_the_command_prints", usage_is_what_the_command_prints),
         in_browser("the_open_window_is_shown_before_its_end", the_open_window_is_shown_before_its_end),
         in_browser("the_keyboard_alone_suffices", the_keyboard_alone_suffices),
         in_browser("a_row_tells_everything_about_itself", a_row_tells_everything_about_itself),
@@ -248,7 +249,7 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
         ensure!(browser.value("document.querySelector('.answers')")?.is_null(), "the last window is not this time");
         browser.value("document.querySelector('#detail [data-close]').click()")?;
         browser.wait_for("no details", "!document.getElementById('detail').open")?;
-        // What cannot be added up says so, with a way to the last window, and nothing about bounds.
+        // A list that cannot be added up says so, with a way to the last window, and nothing about bounds.
         browser.press("8", false)?;
         browser.wait_for("floods", "document.getElementById('list').textContent.includes('cannot be added up')")?;
         let about = browser.value("document.getElementById('lists').textContent")?;
@@ -269,7 +270,7 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
         browser.value("new Promise((done) => setTimeout(done, 300))")?;
         ensure!(browser.value("document.getElementById('detail').open")? == false, "back has opened the details");
         browser.open(&format!("{PAGE}#from=yesterday"))?;
-        browser.wait_for("words", "document.getElementById('notices')?.textContent.includes('no time in UTC')")?;
+        browser.wait_for("words", "document.getElementById('notices')?.textContent.includes('not times in UTC')")?;
         for (name, seconds) in [("5 min", 300), ("20 min", 1200), ("1 h", 3600), ("24 h", 86_400)] {
             browser.value(&format!("document.querySelector('[data-span=\"{name}\"]').click()"))?;
             let chosen = "(() => { const all = new URLSearchParams(location.hash.slice(1)); \
@@ -325,10 +326,46 @@ fn parts_of_windows_show_the_whole_windows(
     Ok(())
 }
 
-/// What a command prints as JSON.
+/// Returns the JSON that a command prints.
 fn printed(arguments: &[&str], socket: &Path) -> Result<Value> {
     let output = Command::new(weir_binary()?).args(arguments).arg("--socket").arg(socket).output()?;
     serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn usage_is_what_the_command_prints() -> Result<()> {
+    let (pair, state) = (Lab::quiet_pair()?, Scratch::new()?);
+    let weir = weir_binary()?.canonicalize()?;
+    let script = format!("#!/bin/sh\nSTATE_DIRECTORY='{}' exec '{}' \"$@\"\n", state.path().display(), weir.display());
+    let program = state.script(&script, "weir", 0o700)?;
+    let socket = state.file("control.sock");
+    let settings = format!("report: {{interval: 1s}}\ncontrol: {{socket: {}}}\nsinks: [SINK]\n", socket.display());
+    let mut daemon = Daemon::start_program(&program, Some(&pair.observer), |reports| {
+        let sink = format!("{{type: file, path: {}}}", reports.display());
+        format!("interfaces: [{OBSERVED}]\n{SETTINGS}{}", settings.replace("SINK", &sink))
+    })?;
+    daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
+    let plan = Plan { packets: 2_000, ..Plan::default() };
+    let sent = pair
+        .generator
+        .enter(|| inject::send(QuietPair::GENERATOR_INTERFACE, Traffic::new(plan)?, Pace::Unlimited))??;
+    ensure!(sent.packets > 0, "{sent:?}");
+    let printed = clock::wait_for("the usage", TIMEOUT, || {
+        let usage = printed(&["usage", "--json"], &socket).unwrap_or_default();
+        let bytes = usage["rows"][0]["bytes"]["value"].as_u64();
+        Ok((bytes == Some(sent.bytes)).then_some(usage))
+    })?;
+    let mut browser = Browser::start(&pair.observer)?;
+    browser.open(PAGE)?;
+    browser.wait_for("usage", "document.querySelectorAll('[data-usage]').length > 0")?;
+    let shown = browser.value("document.querySelector('[data-usage] [data-value]').dataset.value")?;
+    let expected = printed["rows"][0]["bytes"]["value"].to_string();
+    ensure!(shown.as_str() == Some(expected.as_str()), "{shown} in place of {printed}");
+    let text = browser.value("document.getElementById('usage').textContent")?;
+    let text = text.as_str().context("no text")?;
+    ensure!(text.contains("at least") || text.contains("Not seen"), "{text}");
+    let mistakes = browser.mistakes();
+    ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+    Ok(())
 }
 
 fn the_open_window_is_shown_before_its_end() -> Result<()> {
@@ -479,8 +516,9 @@ fn before_the_first_report_it_says_so() -> Result<()> {
     let mut browser = Browser::start(&watched.pair.observer)?;
     browser.open(PAGE)?;
     browser.wait_for("words", "document.getElementById('list')?.textContent.includes('no window has ended')")?;
-    let empty = browser
-        .value("[...document.querySelectorAll('.card > div')].filter((one) => !one.textContent.trim()).length")?;
+    let empty = browser.value(
+        "[...document.querySelectorAll('.card:not([hidden]) > div')].filter((one) => !one.textContent.trim()).length",
+    )?;
     ensure!(empty == 0, "{empty} parts are empty without words");
     ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
     Ok(())

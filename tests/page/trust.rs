@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use weir_report::{Interface, InterfaceSecond, Report, SECOND_SCHEMA, Second, Tally, trust};
+use weir_schema::{Interface, InterfaceSecond, Report, SECOND_SCHEMA, Second, Tally, trust};
 use weir_tests::{chromium::Browser, daemon::weir_binary, netns::QuietPair};
 
 use crate::{OBSERVED, PAGE, Watched};
@@ -13,7 +13,7 @@ use crate::{OBSERVED, PAGE, Watched};
 type Case = (Vec<Interface>, Option<Second>);
 
 fn golden() -> Result<Vec<Interface>> {
-    let report: Report = serde_json::from_str(include_str!("../../daemon/report/tests/golden/report.json"))?;
+    let report: Report = serde_json::from_str(include_str!("../../daemon/schema/tests/golden/report.json"))?;
     Ok(report.interfaces)
 }
 
@@ -24,7 +24,9 @@ fn fine(name: &str, direction: &str) -> Result<Interface> {
     (one.name, one.direction, one.sampling) = (name.to_owned(), Some(direction.to_owned()), 1);
     (one.ledger.seen, one.ledger.attributed, one.ledger.sampled_out) = (tally, tally, Tally::default());
     one.ledger.skipped.clear();
-    one.ledger.lost.values_mut().for_each(|lost| *lost = Tally::default());
+    for lost in one.ledger.lost.values_mut() {
+        *lost = Tally::default();
+    }
     (one.coverage, one.coverage_lower, one.coverage_upper) = (Some(1.002), Some(0.99), Some(1.01));
     (one.repeated, one.blind_seconds, one.trouble) = Default::default();
     Ok(one)
@@ -105,8 +107,8 @@ pub fn the_page_trusts_what_the_terminal_trusts() -> Result<()> {
     browser.open(PAGE)?;
     for (interfaces, second) in cases()? {
         let [of, now] = [json!(interfaces), json!(second)].map(|value| value.to_string());
-        let shown =
-            browser.value(&format!("import('./trust.js').then(({{ facts }}) => facts({of}, {now} ?? undefined))"))?;
+        let shown = browser
+            .value(&format!("import('./report/trust.js').then(({{ facts }}) => facts({of}, {now} ?? undefined))"))?;
         let told = serde_json::to_value(trust(&interfaces, second.as_ref()))?;
         ensure!(shown == told, "the page says {shown}\nand the terminal {told}\nof {of}\nand {now}");
     }

@@ -1,4 +1,4 @@
-//! The flow cache, the ring and the window's edge in the kernel: exact, whatever happens in between.
+//! The flow cache, the ring and the window's edge in the kernel are exact, with any events in between.
 
 use std::{collections::HashMap, time::Duration};
 

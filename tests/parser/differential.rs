@@ -112,7 +112,7 @@ pub fn stacks_of_tags_and_chains_of_headers() -> Result<()> {
                 let (first, payload) = chain(random.pick(&KINDS), depth, 17, &ports(20));
                 let frame = ethernet(&stack, IPV6, &ipv6(first, &payload));
                 comparison.frame(&frame)?;
-                // The same with headers of any kind and length.
+                // Also compare a frame whose headers have any kind and length.
                 let mut wild = frame;
                 for at in (54 + 4 * tags..wild.len() - 20).step_by(8) {
                     wild[at] = random.pick(&KINDS);
@@ -216,7 +216,7 @@ pub fn nested_tunnels() -> Result<()> {
         let mut inside = 0;
         for Packet { frame, truth } in Traffic::new(Plan { seed: 89, packets: FRAMES, mix, ..Plan::default() })? {
             let mut frame = frame;
-            // Outermost last.
+            // The outermost flow comes last.
             let innermost = truth.parsed().map_err(anyhow::Error::msg)?;
             let mut packets: Vec<Parsed> = vec![innermost];
             for _ in 0..random.between(0, 4) {
@@ -332,7 +332,7 @@ impl Comparison<'_, '_> {
         self.found(frame).map(drop)
     }
 
-    /// The same; returns the result of both parsers.
+    /// Parses with both parsers, and returns their result.
     fn found(&mut self, frame: &[u8]) -> Result<Result<Parsed, Skip>> {
         self.object.pass(frame)?;
         self.compare(Link::Ethernet, frame.len() as u64, frame)

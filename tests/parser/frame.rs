@@ -6,11 +6,11 @@ use weir_tests::traffic::checksum;
 
 /// The source of every IPv4 packet.
 pub const SRC4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-/// Where it goes.
+/// The IPv4 destination.
 pub const DST4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 /// The source of every IPv6 packet.
 pub const SRC6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-/// Where it goes.
+/// The IPv6 destination.
 pub const DST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 2);
 /// The source port of every packet with ports.
 pub const SRC_PORT: u16 = 51_000;

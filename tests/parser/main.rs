@@ -70,6 +70,7 @@ fn main() -> ExitCode {
             &[&root, &captured],
         ),
         kernel("places::the_worst_set_of_interfaces", places::the_worst_set_of_interfaces_finds_its_slots),
+        kernel("places::each_interface_counts_every_size", places::each_interface_counts_every_size),
         kernel("places::an_interface_without_a_slot", places::an_interface_without_a_slot_is_counted),
         kernel("cache::sampling_is_unbiased", cache::sampling_is_unbiased),
         kernel("merged::each_packet_has_all_headers", merged::each_packet_has_all_headers),

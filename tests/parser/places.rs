@@ -1,9 +1,13 @@
-//! Interfaces find their slots in the kernel, whatever their numbers are.
+//! Interfaces find their slots in the kernel, with any index.
+
+use std::collections::HashMap;
 
 use anyhow::{Result, ensure};
 use weir_common::{
     control::{INTERFACE_PROBES, InterfaceSlot, OTHERS, SLOTS_MAX, egress},
-    ledger::Tally,
+    cpu::HISTOGRAMS,
+    ledger::{Counters, Tally},
+    size::{EXACT, SIZE_CLASSES, size_class},
 };
 use weir_config::interface::Way;
 use weir_datapath::Plan;
@@ -65,6 +69,41 @@ pub fn the_worst_set_of_interfaces_finds_its_slots() -> Result<()> {
         object.give_slot(LOOPBACK, 3)?;
         object.give_slot(keys[1], 4)?;
         check(&window(object)?, 3, 4)
+    })
+}
+
+/// Interfaces of the first slots have histograms, which count packets up to some length; counters count all others.
+pub fn each_interface_counts_every_size() -> Result<()> {
+    let slots = [0, 1, HISTOGRAMS - 1, HISTOGRAMS, OTHERS - 1];
+    let lengths = [60, 64, 65, 127, 1514, 1519, EXACT as usize - 1, EXACT as usize, 3_000];
+    Object::load(Plan { interfaces: SLOTS_MAX, ..PLAN }, |object| {
+        let mut seen = HashMap::new();
+        for nth in 0..4 {
+            let mut sizes = vec![0; SIZE_CLASSES];
+            let mut counted: Vec<_> = (0..SLOTS_MAX).map(|_| Counters::default()).collect();
+            // Each window has other interfaces, and some have one that the window before had.
+            for slot in slots.into_iter().skip(nth % 3) {
+                object.give_slot(LOOPBACK, slot)?;
+                for bytes in lengths {
+                    let mut frame = ethernet(&[], IPV4, &ipv4(6, 0, 0, &tcp(0x10)));
+                    frame.resize(bytes, 0);
+                    object.pass(&frame)?;
+                    let class = size_class(bytes as u64);
+                    counted[slot as usize].seen.add(Tally::new(1, bytes as u64));
+                    counted[slot as usize].sizes.count(class, 1);
+                    sizes[class] += 1;
+                }
+                seen.entry(slot).or_insert_with(Tally::default).add(counted[slot as usize].seen);
+            }
+            let Window { edge, .. } = object.close()?.0;
+            ensure!(edge.counters == counted, "window {nth}: {:?}", edge.counters);
+            ensure!(edge.sizes == sizes && edge.largest == 3_000, "window {nth}: {}", edge.largest);
+            for slot in slots {
+                let (live, seen) = (object.seen(slot as usize), seen.get(&slot).copied().unwrap_or_default());
+                ensure!(live == seen, "slot {slot} after window {nth}: {live:?} and not {seen:?}");
+            }
+        }
+        Ok(())
     })
 }
 

@@ -177,7 +177,7 @@ fn check(object: &mut Object<'_>, case: &Case, epoch: u8) -> Result<()> {
             let key = FlowKey::from(key).with_scope(Scope::new(0, epoch));
             let (tick, vlan) = (record.first_tick, vlan(&case.frame));
             let parsed = Parsed { key, tcp_flags, tos, vlan };
-            let expected = Record::first(key, Sample::new(&parsed, tally, tick, 1));
+            let expected = Record::first(key, Sample::new(&parsed, tally, tick.into(), 1));
             ensure!(record == expected, "{record:?}\nshould be {expected:?}");
         }
         Expect::Skip(skip) => expected.counters.skipped[skip as usize] = tally,

@@ -64,7 +64,7 @@ impl Router {
 }
 
 fn number(value: &Value) -> Result<u64> {
-    value.as_u64().with_context(|| format!("{value} is no number"))
+    value.as_u64().with_context(|| format!("{value} is not a number"))
 }
 
 /// Removes as many elements from a set as possible, as long as `works` returns true.

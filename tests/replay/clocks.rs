@@ -1,4 +1,5 @@
-//! Whatever timestamps a capture has, each packet is counted once, and there are few reports, which state what is odd.
+//! Each packet is counted once, with any timestamps that a capture may have. There are few reports, and they state what
+//! is odd.
 
 use std::{fs::File, io::BufWriter, path::Path, time::Duration};
 

@@ -59,7 +59,7 @@ pub fn capture_again_and_again(path: &Path, plan: Plan, times: u32) -> Result<Or
     Ok(oracle)
 }
 
-/// What `weir` prints and how it ends.
+/// The output of `weir`, and how it ended.
 pub struct Ended {
     pub code: Option<i32>,
     pub out: Vec<u8>,
@@ -74,7 +74,7 @@ impl From<Output> for Ended {
 }
 
 impl Ended {
-    /// Its reports, if it has ended with `code`.
+    /// Returns its reports, if it has ended with `code`.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Ended {
         Ok(reports)
     }
 
-    /// Its error message, if it has ended with `code` and without a report.
+    /// Returns its error message, if it has ended with `code` and without a report.
     fn refusal(&self, code: i32) -> Result<&str> {
         let reports = self.reports(code)?;
         ensure!(reports.is_empty(), "{} reports", reports.len());
@@ -191,7 +191,7 @@ pub fn a_file_that_is_no_capture_is_named() -> Result<()> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(b"Dear reader, neither is this.\n")?;
     for (name, content, parts) in [
-        ("letter.txt", b"Dear reader, this is no capture.\n".to_vec(), &["not a capture", "begins with"][..]),
+        ("letter.txt", b"Dear reader, this is not a capture.\n".to_vec(), &["not a capture", "begins with"][..]),
         ("letter.txt.gz", gzip.finish()?, &["not a capture", "begins with"]),
         ("whole.pcap.xz", b"\xfd7zXZ\0\0\x04".to_vec(), &["xz-compressed", "decompress it first"]),
         ("empty.pcap", Vec::new(), &["empty"]),

@@ -71,7 +71,7 @@ pub fn unique_counts_are_as_exact_and_as_sure_as_they_say() -> Result<()> {
             "{name}: {failures} of {SEEDS} bounds at {confidence} failed; {alarm} happen once in a million runs"
         );
         if name == NEW {
-            // Its value is the lower bound.
+            // The value of this count is its lower bound.
             continue;
         }
         chance::unbiased(&errors, 0.0).map_err(Error::msg).context(name)?;

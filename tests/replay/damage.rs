@@ -1,4 +1,4 @@
-//! Captures with seeded damage: whatever a file contains, its replay ends, and accounts for all that was read.
+//! Captures with seeded damage: every replay ends, and accounts for everything that it has read.
 
 use std::{fs, panic, path::PathBuf, time::Duration};
 

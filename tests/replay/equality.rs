@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use jsonschema::Validator;
 use serde_json::Value;
-use weir_report::schema;
+use weir_schema::schema;
 use weir_tests::{
     oracle::Oracle,
     pcap::{Schedule, Writer},

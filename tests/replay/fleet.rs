@@ -119,7 +119,7 @@ pub fn the_key_of_a_fleet_turns_at_midnight_on_all_routers() -> Result<()> {
             ensure!(bounds[1] < sources as u64 * 11 / 10, "hour {hour}: {bounds:?} for {sources} sources");
         }
     }
-    // Across midnight.
+    // Midnight is within this window.
     let [(packets, bounds, keys)] = windows(&merged(None)?)?[..] else { return Err(anyhow!("several windows")) };
     ensure!(packets == truth.packets.values().sum::<u64>() && keys == 2, "{packets} packets, {keys} keys");
     let days: Vec<usize> = truth.sources.values().map(BTreeSet::len).collect();

@@ -222,7 +222,7 @@ pub fn no_list_shows_a_key_twice() -> Result<()> {
     Ok(())
 }
 
-/// Whether a flow has both whole packets and fragments, so that a key that tells them apart has two rows.
+/// Returns true if a flow has both whole packets and fragments, so that a key that tells them apart has two rows.
 fn has_fragments_beside_whole_packets(oracle: &Oracle) -> bool {
     let classes = oracle.grouped(|flow| vec![*flow]).len() as u64;
     classes > oracle.distinct(Dimension::Flows) + 10

@@ -7,7 +7,7 @@ use serde_json::Value;
 use weir::replay::{Options, Windows, replay, write_json};
 use weir_config::Config;
 use weir_datapath::capture::Broken;
-use weir_report::{REPORTS_KEPT, Report, Union};
+use weir_schema::{REPORTS_KEPT, Report, Union};
 use weir_tests::{
     account::{self, Loss},
     judge::judge,
@@ -20,7 +20,7 @@ pub const SEED: u64 = 7;
 pub struct Replayed {
     /// The reports, in order.
     pub reports: Vec<Value>,
-    /// What could not be read.
+    /// The parts of the capture that could not be read.
     pub broken: Vec<Broken>,
 }
 

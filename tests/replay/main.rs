@@ -21,6 +21,7 @@ mod equality;
 mod examples;
 mod fleet;
 mod frames;
+mod history;
 mod keys;
 mod library;
 mod midnight;
@@ -56,6 +57,8 @@ fn main() -> ExitCode {
         trial("sampling::together", sampling::windows_together_hold, &[]),
         trial("sampling::nothing_taken_in_the_kernel", sampling::the_kernel_says_so_too, &[&root]),
         trial("confidence::unique_counts", confidence::unique_counts_are_as_exact_and_as_sure_as_they_say, &[]),
+        trial("history::a_replay_fills_one", history::a_replay_fills_one_that_is_read_without_a_daemon, &[]),
+        trial("history::of_a_router", history::a_folder_of_a_router_is_not_touched, &[]),
         trial("adversary::the_lists", adversary::the_lists, &[]),
         trial("adversary::the_filter_of_seen_flows", adversary::the_filter_of_seen_flows, &[]),
         trial("adversary::the_flow_cache", || adversary::the_flow_cache(false), &[]),

@@ -78,7 +78,7 @@ fn replay(files: &[PathBuf], window: &str) -> Result<Vec<Value>> {
 }
 
 /// Each second has this many packets, and there are this many of them.
-fn are_even(report: &Value, packets: u64, seconds: u64) -> Result<()> {
+fn expect_even(report: &Value, packets: u64, seconds: u64) -> Result<()> {
     let rates = &report["rates"][0];
     let said = ["count", "min", "max"].map(|name| rates["packets"][name].as_u64());
     ensure!(said == [seconds, packets, packets].map(Some), "{seconds} seconds of {packets} packets: {rates}");
@@ -97,11 +97,11 @@ pub fn a_tap_that_lags_moves_no_packet_to_another_second() -> Result<()> {
         arrivals.extend(other.iter().map(|time| (*time + lag, *time, 2)));
         arrivals.sort();
         frames::write(&file, arrivals.into_iter().map(|(_, time, source)| (time, frame(source))))?;
-        are_even(&replay(std::slice::from_ref(&file), "all")?[0], 200, 30)?;
+        expect_even(&replay(std::slice::from_ref(&file), "all")?[0], 200, 30)?;
         for (window, length) in [("10s", 10), ("1s", 1), ("5s", 5)] {
             let reports = replay(std::slice::from_ref(&file), window)?;
             ensure!(reports.len() as u64 == 30 / length, "{} windows of {window}", reports.len());
-            reports.iter().try_for_each(|report| are_even(report, 200, length))?;
+            reports.iter().try_for_each(|report| expect_even(report, 200, length))?;
         }
     }
     Ok(())
@@ -122,11 +122,11 @@ pub fn captures_of_one_time_are_merged() -> Result<()> {
         let reports = replay(&files, "10s")?;
         ensure!(reports.len() == 4, "{} reports", reports.len());
         for (nth, report) in reports.iter().enumerate() {
-            are_even(report, if nth < 2 { 200 } else { 100 }, 10)?;
+            expect_even(report, if nth < 2 { 200 } else { 100 }, 10)?;
         }
     }
     let files = [one, other];
-    are_even(&replay(&files, "all")?[0], 200, 20)
+    expect_even(&replay(&files, "all")?[0], 200, 20)
 }
 
 /// Packets without a timestamp, and those in a partial second, are in the ledger but in no rate.
@@ -170,5 +170,5 @@ pub fn parts_of_seconds_are_none() -> Result<()> {
     let file = scratch.file("parts.pcap");
     let times = steady(START..START + 10);
     frames::write(&file, times[40..970].iter().map(|time| (*time, frame(1))))?;
-    are_even(&replay(&[file], "all")?[0], 100, 8)
+    expect_even(&replay(&[file], "all")?[0], 100, 8)
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use weir::replay::Windows;
 use weir_common::ledger::Tally;
 use weir_config::Packets;
-use weir_report::{Report, Union};
+use weir_schema::{Report, Union};
 use weir_tests::{
     account::Ledger,
     chance,
@@ -38,7 +38,7 @@ pub fn lists_hold_as_a_whole() -> Result<()> {
     lists_hold(SEEDS / u64::from(WINDOWS), false)
 }
 
-/// The same with the kernel's draws.
+/// The lists hold with the kernel's draws, too.
 pub fn lists_hold_through_the_kernel() -> Result<()> {
     lists_hold(KERNEL_REPLAYS, true)
 }
@@ -175,7 +175,7 @@ pub fn a_window_that_is_left_out_says_so() -> Result<()> {
     left_out(false)
 }
 
-/// The same through the kernel's program.
+/// The kernel's program gives the same result.
 pub fn the_kernel_says_so_too() -> Result<()> {
     left_out(true)
 }

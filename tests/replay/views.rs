@@ -197,7 +197,7 @@ fn key(row: &Value) -> Result<Value> {
     key.retain(|_, value| !value.is_null());
     // Protocols have more than one name.
     if let Some(name) = key.get("proto").and_then(Value::as_str) {
-        let number = proto::number(name).with_context(|| format!("{name} is no protocol"))?;
+        let number = proto::number(name).with_context(|| format!("{name} is not a protocol"))?;
         key.insert("proto".to_owned(), json!(number));
     }
     Ok(Value::Object(key))
@@ -309,7 +309,7 @@ pub fn entropies_hold() -> Result<()> {
     Ok(())
 }
 
-/// Whether packets and bytes have exactly these values, with equal bounds.
+/// Returns true if packets and bytes have exactly these values, with equal bounds.
 fn is_exactly(sums: &Value, truth: Tally) -> bool {
     let exact = |number: u64| json!({"value": number, "lower": number, "upper": number});
     sums["packets"] == exact(truth.packets) && sums["bytes"] == exact(truth.bytes)
@@ -318,7 +318,7 @@ fn is_exactly(sums: &Value, truth: Tally) -> bool {
 /// A list may lack one of the truly largest keys per this many rows.
 const MISSING_PER_ROWS: usize = 50;
 
-/// Whether these rows are the largest, in order, and true.
+/// Checks that these rows are the largest, in order, and true.
 pub fn judge_sums(rows: &[Value], top: usize, by: By, truths: &HashMap<String, Tally>) -> Result<()> {
     ensure!(rows.len() == top.min(truths.len()), "{} rows of {} keys", rows.len(), truths.len());
     ensure!(!rows.is_empty(), "the question is about nothing");
@@ -340,7 +340,7 @@ pub fn judge_sums(rows: &[Value], top: usize, by: By, truths: &HashMap<String, T
     Ok(())
 }
 
-/// Whether these distinct counts are true, and no larger one is missing.
+/// Checks that these distinct counts are true, and that no larger one is missing.
 pub fn judge_distinct(rows: &[Value], truths: &HashMap<String, u64>) -> Result<()> {
     ensure!(!rows.is_empty(), "no rows");
     let counted = |row: &Value| {

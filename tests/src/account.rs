@@ -23,9 +23,9 @@ pub enum Loss {
 /// One interface's ledger in a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Every packet.
+    /// Every packet that was seen.
     pub seen: Tally,
-    /// Packets in flows.
+    /// Packets that are in flows.
     pub attributed: Tally,
     /// Packets that sampling left out.
     pub sampled_out: Tally,

@@ -41,11 +41,11 @@ pub fn requirements() -> Result<(), String> {
 /// The size of a window, and its colour scheme.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
-    /// Its width in pixels.
+    /// The width in pixels.
     pub width: u32,
-    /// Its height in pixels.
+    /// The height in pixels.
     pub height: u32,
-    /// Whether the user prefers dark colours.
+    /// True if the user prefers dark colours.
     pub is_dark: bool,
 }
 
@@ -352,7 +352,7 @@ fn tasks_of(events: &Value) -> Vec<u64> {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its other processes end with it. Both fail only for a process that has ended and was waited for.
+        // Chromium's other processes end with it. Both calls fail only for a process that has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -32,11 +32,11 @@ pub struct Collecting {
 /// An answer of the collector.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its status.
+    /// The status code.
     pub status: u16,
-    /// Its head.
+    /// The status line and the headers.
     pub head: String,
-    /// Its body, which is JSON.
+    /// The body, which is JSON.
     pub body: Value,
 }
 
@@ -91,17 +91,17 @@ impl Collecting {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process number.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its log so far.
+    /// Returns the log so far.
     ///
     /// # Errors
     ///

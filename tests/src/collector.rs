@@ -65,7 +65,7 @@ pub struct Received {
     pub idempotency_key: Option<String>,
     /// The `Content-Encoding` that it came in: `gzip`, or none for plain text.
     pub encoding: Option<String>,
-    /// The report.
+    /// The report that was sent.
     pub report: Value,
 }
 
@@ -124,12 +124,12 @@ impl Collector {
         Ok(Self { address, shared, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where to post to.
+    /// Returns the URL to post to.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
@@ -151,7 +151,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Everything received so far, including repetitions.
+    /// Returns everything that was received so far, including repetitions.
     pub fn received(&self) -> Vec<Received> {
         self.shared.lock().received.clone()
     }

@@ -15,7 +15,7 @@ const HEAD: &str = "<!doctype html><meta charset='utf-8'><style>body { margin: 0
     pre { margin: 0; padding: 14px 16px; width: max-content; color: #d5dde4; \
     font: 14px/17px 'DejaVu Sans Mono', monospace }</style><pre>";
 
-/// The document.
+/// Returns the HTML document.
 pub fn html(text: &str) -> String {
     let mut page = String::from(HEAD);
     let mut look = Look::default();

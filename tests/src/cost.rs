@@ -31,17 +31,17 @@ const BEFORE_ONE_FLOW: u32 = 1;
 /// A kind of packet.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// Its name.
+    /// The name in the table.
     pub name: &'static str,
     /// The program that measures it.
     pub program: &'static str,
-    /// The packet.
+    /// The packet as it is on the wire.
     pub frame: Vec<u8>,
     /// The VLAN tag in the buffer's metadata.
     pub tag: Option<[u16; 2]>,
     /// The parameters of the kernel side.
     pub plan: Plan,
-    /// Whether packets differ from each other.
+    /// Tells how packets differ from each other.
     pub flows: Flows,
 }
 

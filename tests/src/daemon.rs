@@ -37,7 +37,7 @@ pub fn weir_binary() -> Result<PathBuf> {
         return Ok(path);
     }
     let own = env::current_exe().context("cannot find this executable")?;
-    // target/debug/deps/lab-0123456789abcdef or target/debug/traffic
+    // The test is at target/debug/deps/lab-0123456789abcdef, or at target/debug/traffic.
     let candidates = own.ancestors().skip(1).take(2).map(|directory| directory.join("weir"));
     candidates.into_iter().find(|path| path.is_file()).with_context(|| {
         format!("no weir beside {}: build it (cargo build -p weir) or name it in {BINARY_VARIABLE}", own.display())
@@ -97,12 +97,12 @@ impl Daemon {
         Ok(Self { child, scratch })
     }
 
-    /// Its process number.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its directory.
+    /// Returns the directory of the daemon's files.
     pub fn directory(&self) -> &Path {
         self.scratch.path()
     }
@@ -230,7 +230,7 @@ impl Daemon {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// What it wrote to its standard error, for an error message.
+    /// Returns the text on its standard error, for an error message.
     fn last_words(&self) -> String {
         /// The maximum length in bytes; of a longer log, only the end is shown.
         const WORDS_MAX: usize = 8 << 10;

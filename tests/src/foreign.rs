@@ -24,7 +24,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use crate::netns::Namespace;
 
-/// What the program does.
+/// The effect of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
     /// Passes every packet.

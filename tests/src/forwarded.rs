@@ -16,7 +16,7 @@ use crate::{clock, netns::Lab};
 
 /// Packets that the client sends to the server in a second.
 pub const PACKETS_PER_SECOND: u64 = 20_000;
-/// Their UDP port on both sides.
+/// The UDP port of these packets, on both sides.
 pub const PORT: u16 = 7_000;
 /// Packets that are sent together.
 const BURST: u64 = 20;
@@ -30,15 +30,15 @@ const BUFFER_BYTES: usize = 64 << 20;
 pub struct Passed {
     /// Packets that were sent.
     pub sent: u64,
-    /// Those of them that did not arrive.
+    /// The packets of these that did not arrive.
     pub missing: u64,
-    /// Those that arrived more than once.
+    /// The packets of these that arrived more than once.
     pub twice: u64,
 }
 
 impl Passed {
-    /// Whether each packet arrived once.
-    pub const fn is_whole(&self) -> bool {
+    /// Returns true if each packet arrived once.
+    pub const fn expect_whole(&self) -> bool {
         self.sent > 0 && self.missing == 0 && self.twice == 0
     }
 }

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// A dashboard.
+/// A dashboard as Grafana stores it.
 #[derive(Debug)]
 pub struct Dashboard(Value);
 
@@ -14,11 +14,11 @@ pub struct Dashboard(Value);
 pub struct Query {
     /// The title of the panel, and the letter of the query.
     pub of: String,
-    /// Its text, with Grafana's variables.
+    /// The text of the query, with Grafana's variables.
     pub text: String,
     /// The columns that Grafana takes for times.
     pub times: Vec<String>,
-    /// Whether each text in a row makes a separate line.
+    /// True if each text in a row makes a separate line.
     pub is_series: bool,
 }
 

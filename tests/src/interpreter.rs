@@ -43,7 +43,8 @@ mod helper {
     pub const XDP_LENGTH: i32 = 188;
 }
 
-/// What the kernel executes in place of a call: see `array_map_gen_lookup` and `do_misc_fixups` in its source.
+/// The instructions that the kernel executes in place of a call: see `array_map_gen_lookup` and `do_misc_fixups` in its
+/// source.
 mod replaced {
     pub const ARRAY_LOOKUP: u64 = 6;
     pub const JIFFIES: u64 = 2;
@@ -62,10 +63,10 @@ pub struct Interpreter {
     records: Vec<u8>,
 }
 
-/// What a program did with a packet.
+/// The outcome of a program for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Executed {
-    /// Its return value.
+    /// The return value of the program.
     pub result: u32,
     /// How many instructions it executed.
     pub instructions: u64,
@@ -247,7 +248,7 @@ impl Interpreter {
                 self.records.extend_from_slice(self.memory.bytes(b, c as usize)?);
                 0
             }
-            // Nothing waits.
+            // No record waits.
             helper::RING_QUERY => 0,
             other => bail!("unknown helper {other}"),
         })
@@ -305,7 +306,7 @@ impl Run {
         Ok(())
     }
 
-    /// The second operand.
+    /// Returns the second operand.
     fn operand(&self, instruction: bpf_insn) -> u64 {
         const IS_REGISTER: u8 = 8;
         if instruction.code & IS_REGISTER != 0 {

@@ -149,15 +149,15 @@ fn beyond(interface: &Value) -> Tally {
 
 /// The totals that the parts of a report belong to.
 struct Whole {
-    /// Every packet, once.
+    /// Every packet, counted once.
     once: Sums,
     /// Every packet, on each interface that carried it.
     each: Sums,
-    /// Whether some packets are counted on two interfaces.
+    /// True if some packets are counted on two interfaces.
     has_repeated: bool,
     /// Packets of unknown size, which a socket dropped or weir did not see.
     sizeless: u64,
-    /// Whether the counters of a CPU come later.
+    /// True if the counters of a CPU come later.
     is_late: bool,
 }
 

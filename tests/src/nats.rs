@@ -126,7 +126,7 @@ impl Server {
         Ok(())
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -177,12 +177,12 @@ pub struct Talk {
     asked: u32,
 }
 
-/// A received message.
+/// A message that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its headers, each with its value.
+    /// The headers, each with its value.
     pub headers: Vec<(String, String)>,
-    /// Its payload.
+    /// The payload, which is a report.
     pub payload: Vec<u8>,
 }
 

@@ -64,7 +64,7 @@ impl Namespace {
         Ok(Self { name })
     }
 
-    /// Its name, as `ip netns list` shows it.
+    /// Returns the name, as `ip netns list` shows it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -206,14 +206,14 @@ impl Drop for Namespace {
     }
 }
 
-/// What the kernel counted on an interface since it was made.
+/// The packets that the kernel has counted on an interface since it was made.
 ///
 /// Its count of dropped packets is left out, because it includes packets that arrived but that no protocol handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceCounters {
-    /// What came in.
+    /// The packets that came in.
     pub received: Tally,
-    /// What went out.
+    /// The packets that went out.
     pub sent: Tally,
 }
 
@@ -230,18 +230,18 @@ pub struct InterfaceCounters {
 /// multicast listeners): for exact counts there is [`QuietPair`].
 #[derive(Debug)]
 pub struct Lab {
-    /// Sends.
+    /// The namespace that sends.
     pub client: Namespace,
     /// Forwards: here weir runs.
     pub router: Namespace,
-    /// Answers.
+    /// The namespace that answers.
     pub server: Namespace,
 }
 
 impl Lab {
     /// The server's addresses, IPv4 and IPv6.
     pub const SERVER: [&str; 2] = ["10.77.2.2", "fd77:2::2"];
-    /// The client's addresses.
+    /// The addresses of the client.
     pub const CLIENT: [&str; 2] = ["10.77.1.2", "fd77:1::2"];
 
     /// Builds the network; packets pass at once.
@@ -333,16 +333,16 @@ impl Lab {
 /// Two namespaces on one link, without addresses, ARP and IPv6: their kernels send nothing of their own.
 #[derive(Debug)]
 pub struct QuietPair {
-    /// Where frames are injected, on [`QuietPair::GENERATOR_INTERFACE`].
+    /// The namespace in which frames are injected, on [`QuietPair::GENERATOR_INTERFACE`].
     pub generator: Namespace,
-    /// Where they arrive, on [`QuietPair::OBSERVER_INTERFACE`]: here weir runs.
+    /// The namespace in which they arrive, on [`QuietPair::OBSERVER_INTERFACE`]: here weir runs.
     pub observer: Namespace,
 }
 
 impl QuietPair {
     /// The generator's end of the link.
     pub const GENERATOR_INTERFACE: &'static str = "gen0";
-    /// The observer's end.
+    /// The interface at the observer's end.
     pub const OBSERVER_INTERFACE: &'static str = "obs0";
 }
 

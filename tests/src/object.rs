@@ -53,11 +53,11 @@ pub struct Object<'a> {
     out: Vec<u8>,
 }
 
-/// A closed window.
+/// A window that was closed.
 pub struct Window {
-    /// Its records from the ring, in order.
+    /// The records from the ring, in order.
     pub records: Vec<Record>,
-    /// Its counters.
+    /// The exact counters.
     pub edge: Edge,
 }
 
@@ -161,7 +161,7 @@ impl Object<'_> {
         thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     }
 
-    /// Whether test-run can hand a frame of this length to the program that measures interfaces.
+    /// Returns true if test-run can hand a frame of this length to the program that measures interfaces.
     pub const fn takes(&self, bytes: usize) -> bool {
         self.features.fragments || bytes <= PIECE_MAX
     }
@@ -351,6 +351,11 @@ impl Object<'_> {
         Ok(edge)
     }
 
+    /// All packets ever counted in this slot, as the daemon reads them while a window is open.
+    pub fn seen(&self, slot: usize) -> Tally {
+        self.blocks.live().seen(slot)
+    }
+
     /// Changes the kernel's state for this CPU, on which no packet is being measured.
     ///
     /// # Errors
@@ -361,10 +366,10 @@ impl Object<'_> {
     }
 }
 
-/// What a program did with a packet.
+/// The outcome of a program for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its return value was `XDP_PASS`.
+    /// True if the return value was `XDP_PASS`.
     pub passed: bool,
     /// The packet came back unchanged.
     pub unchanged: bool,

@@ -40,7 +40,7 @@ impl Dimension {
     /// Every dimension.
     pub const ALL: [Self; 5] = [Self::Flows, Self::Sources, Self::Destinations, Self::Pairs, Self::Services];
 
-    /// Its name in reports.
+    /// Returns the name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Flows => "flows",
@@ -106,7 +106,7 @@ pub enum By {
 }
 
 impl By {
-    /// Its name in reports.
+    /// Returns the name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -114,7 +114,7 @@ impl By {
         }
     }
 
-    /// That part of a tally.
+    /// Returns this part of a tally.
     pub const fn of(self, tally: Tally) -> u64 {
         match self {
             Self::Bytes => tally.bytes,
@@ -262,7 +262,7 @@ impl Oracle {
         flows.difference(&self.known).count() as u64
     }
 
-    /// What each flow (or source, ...) did.
+    /// Returns the packets of each flow (or source, ...).
     pub fn tallies(&self, dimension: Dimension) -> HashMap<Subject, Tally> {
         let mut tallies = HashMap::<_, Tally>::new();
         for (key, tally) in &self.flows {

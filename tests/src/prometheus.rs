@@ -50,7 +50,7 @@ impl Prometheus {
         Ok(Self { child, scratch })
     }
 
-    /// What it logs.
+    /// Returns the log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
@@ -59,7 +59,7 @@ impl Prometheus {
         self.scratch.file("log")
     }
 
-    /// Its answer to a request for this path under `/api/v1/`; `None` if it does not answer yet.
+    /// Returns the answer to a request for this path under `/api/v1/`; `None` if it does not answer yet.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ pub struct Proxy {
 /// Bytes from a server to a client.
 #[derive(Clone, Copy)]
 pub struct Answer<'a> {
-    /// The bytes.
+    /// The bytes of the answer.
     pub bytes: &'a [u8],
     /// How many bytes the client has sent on this connection so far.
     pub sent: usize,

@@ -32,19 +32,19 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// If counters do not change for this long, all packets have arrived.
 const REST: Duration = Duration::from_millis(100);
 
-/// The network.
+/// A router between two networks, each in a namespace of its own.
 pub struct Route {
     lab: Lab,
     mac: [u8; 6],
     cpu: u32,
 }
 
-/// Packets that passed.
+/// The packets of one run.
 #[derive(Clone, Copy)]
 pub struct Passed {
-    /// What the generator made.
+    /// The packets that the generator made.
     pub sent: Sent,
-    /// What the router's interface received.
+    /// The packets that the router's interface received.
     pub received: Tally,
     /// The packets that arrived at the sink.
     pub delivered: Tally,
@@ -83,7 +83,7 @@ impl Route {
         Ok(route)
     }
 
-    /// Where tools run.
+    /// Returns the namespace in which tools run.
     pub const fn router(&self) -> &Namespace {
         &self.lab.router
     }
@@ -97,7 +97,7 @@ impl Route {
         Generator::new(&self.lab.client, FAR, self.mac, flows, rate)
     }
 
-    /// What the router's interface has received.
+    /// Returns the packets that the router's interface has received.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ use weir_deliver::{
     sink::{Outbox, open},
     spool::{Limits, root::SpoolRoot},
 };
-use weir_report::{Encoded, SinkMetrics};
+use weir_schema::{Encoded, SinkMetrics};
 
 use crate::{clock, collecting::report};
 
@@ -60,7 +60,7 @@ impl Router {
         }
     }
 
-    /// What the first sink counts.
+    /// Returns the counts of the first sink.
     pub fn metrics(&self) -> SinkMetrics {
         self.sinks[0].metrics()
     }

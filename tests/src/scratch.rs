@@ -33,7 +33,7 @@ impl Scratch {
         Ok(Self { path })
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -35,7 +35,7 @@ const SCAN: Plan = Plan {
 };
 /// After how many packets the scan begins; it then alternates with the ordinary traffic.
 const SCAN_FROM: usize = 1_000;
-/// When the capture begins: at a full minute.
+/// The beginning of the capture, at a full minute.
 const START: Duration = Duration::from_secs(1_700_000_040);
 /// Packets a second in the capture, which therefore lasts nearly ten seconds.
 const PACKETS_PER_SECOND: u32 = 265;

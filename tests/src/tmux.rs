@@ -11,10 +11,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{clock, scratch::Scratch};
 
-/// What a shell in it writes before each command.
+/// The text that a shell in it writes before each command.
 const PROMPT: &str = "ready> ";
 
-/// Whether there is a tmux.
+/// Checks that there is a tmux.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ impl Terminal {
         self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &lines.to_string()]).map(drop)
     }
 
-    /// What it shows, line by line.
+    /// Returns the screen, line by line.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Terminal {
     /// # Errors
     ///
     /// What is not as it was.
-    pub fn is_clean(&self, timeout: Duration) -> Result<()> {
+    pub fn expect_clean(&self, timeout: Duration) -> Result<()> {
         self.wait_for("the shell", timeout, |shown| {
             shown.trim_end().lines().next_back().is_some_and(|line| line.starts_with(PROMPT.trim_end()))
         })?;

@@ -1,4 +1,4 @@
-//! Seeded traffic of which everything is known.
+//! Makes seeded traffic with known content.
 //!
 //! Zipf's law decides which flow a packet belongs to. The seed and the flow's index decide what the flow looks like.
 //! Oddities (fragments, options, extension headers, damage) are drawn for each packet. The same [`Plan`] always gives
@@ -20,12 +20,12 @@ use flow::{Population, Shim, Sizes};
 use frame::{Datagram, Extension, NonIp, Piece};
 use random::{Random, Zipf};
 
-/// What traffic to make.
+/// The settings of the traffic to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The seed: it makes this traffic differ from other traffic of the same plan.
     pub seed: u64,
-    /// How many packets.
+    /// The number of packets.
     pub packets: u64,
     /// The number of possible flows (not all of them need occur).
     pub flows: u32,
@@ -90,7 +90,7 @@ pub struct Mix {
     pub sctp: f64,
     /// Flows with one VLAN tag.
     pub vlan: f64,
-    /// Flows with two.
+    /// Flows with two VLAN tags.
     pub qinq: f64,
     /// Flows behind a PPP-over-Ethernet session or MPLS labels.
     pub shims: f64,
@@ -113,7 +113,7 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// What a router in the middle of a provider's network sees, roughly; the default.
+    /// Roughly the traffic of a router in the middle of a provider's network; the default.
     pub const ROUTER: Self = Self {
         ipv6: 0.3,
         tcp: 0.68,
@@ -146,7 +146,7 @@ impl Mix {
         damaged: 0.0,
     };
 
-    /// [`Mix::PLAIN`].
+    /// Returns [`Mix::PLAIN`].
     pub const fn plain() -> Self {
         Self::PLAIN
     }
@@ -203,7 +203,7 @@ impl Mix {
 pub struct Packet {
     /// The Ethernet frame, from [`FRAME_MIN`] to [`FRAME_MAX`] bytes, without the frame check sequence.
     pub frame: Vec<u8>,
-    /// What weir must find in it.
+    /// The truth that weir must find in it.
     pub truth: Truth,
 }
 
@@ -249,7 +249,7 @@ impl Traffic {
         })
     }
 
-    /// What flow `index` of the plan looks like.
+    /// Returns the flow with this index in the plan.
     pub fn flow(&self, index: u32) -> Flow {
         Flow::new(&self.population, index)
     }

@@ -14,7 +14,7 @@ pub const SIDE_BY_SIDE: usize = 6;
 /// The variable that makes a missing requirement a failure, if it is `1`.
 pub const REQUIRE_ALL: &str = "WEIR_REQUIRE_ALL";
 
-/// A missing requirement.
+/// A requirement of a test that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// A permission, a package or an interface that every machine can have, and CI must have.
@@ -23,7 +23,7 @@ pub enum Lack {
     Optional(String),
 }
 
-/// Whether a requirement of a test is present.
+/// Tells if a requirement of a test is present.
 pub type Need = Result<(), Lack>;
 
 /// A requirement that must be present, or the reason why it is not.
@@ -64,7 +64,7 @@ pub fn run(trials: Vec<Trial>) -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// What to do with a test.
+/// The decision about a test.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Run,

@@ -42,7 +42,7 @@ impl Key {
         Self { lacks: Lacks::Nothing, ..self }
     }
 
-    /// The same key without ports.
+    /// Returns the key without ports.
     #[must_use]
     pub fn without_ports(self, lacks: Lacks) -> Self {
         Self { src_port: 0, dst_port: 0, lacks, ..self }

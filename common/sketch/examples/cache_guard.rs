@@ -14,7 +14,7 @@ use std::{
     error::Error,
 };
 
-use weir_sketch::{Full, Keyed, TwoChoice};
+use weir_sketch::{Cuckoo, Full, Keyed};
 
 const RECORDS: u64 = 100_000;
 /// The number of records that fit into the cache.
@@ -49,14 +49,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// A database with a cache, and a filter before both.
 struct Store {
-    guard: Keyed<TwoChoice>,
+    guard: Keyed<Cuckoo>,
     cache: Cache,
     database: Database,
 }
 
 impl Store {
     fn with_capacity(records: u64) -> Result<Self, Box<dyn Error>> {
-        Ok(Self { guard: TwoChoice::new(records)?, cache: Cache::default(), database: Database::default() })
+        Ok(Self { guard: Cuckoo::new(records)?, cache: Cache::default(), database: Database::default() })
     }
 
     /// Stores a record. If the guard were full, a larger one would have to be built from the database.

@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The n-th key.
+/// Returns the n-th key of the example.
 fn name(n: u64) -> String {
     format!("user/{:016x}", mix(n))
 }

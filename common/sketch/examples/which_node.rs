@@ -80,7 +80,7 @@ impl Directory {
     }
 }
 
-/// The n-th key.
+/// Returns the n-th key of the example.
 fn object(n: u64) -> String {
     format!("objects/{:016x}", mix(n))
 }

@@ -23,7 +23,7 @@ const AHEAD: usize = 16;
 /// How many keys' places are found together.
 pub const GROUP: usize = 64;
 
-/// Whether there are so many counters that batches prefetch them.
+/// Returns true if there are so many counters that batches prefetch them.
 pub const fn is_far<C>(counters: &[C]) -> bool {
     size_of_val(counters) > PREFETCH_ABOVE_BYTES
 }

@@ -32,7 +32,7 @@ use crate::simd::{self, dispatch};
 
 pub use super::split_block::{BLOCKS_MAX, RATE_MAX, RATE_MIN};
 
-/// One cache line.
+/// A block, which is one cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
 struct Block([u64; LANES]);
@@ -80,7 +80,7 @@ impl BlockedBloom {
         insert_one(&mut self.blocks[block], word)
     }
 
-    /// Whether the key with this hash was inserted. This is true by mistake with the probability
+    /// Returns true if the key with this hash was inserted. This is true by mistake with the probability
     /// [`BlockedBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
@@ -95,7 +95,7 @@ impl BlockedBloom {
         simd::prefetch(&self.blocks[place(hash, self.blocks.len()).0]);
     }
 
-    /// Inserts many keys.
+    /// Inserts many keys, faster than one by one.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         insert_many(&mut self.blocks, hashes);
     }
@@ -136,7 +136,7 @@ impl BlockedBloom {
         self.plan.rate_of(self.bits_set())
     }
 
-    /// Whether it contains more keys than planned, by more than chance explains. This reads the whole filter.
+    /// Returns true if it contains more keys than planned, by more than chance explains. This reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         self.plan.is_exceeded(self.fill())
     }
@@ -152,7 +152,7 @@ impl BlockedBloom {
         self.plan.capacity
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         self.plan.geometry()
     }
@@ -179,7 +179,7 @@ impl BlockedBloom {
         self.plan.blocks
     }
 
-    /// Inserts many keys. Returns how many were absent.
+    /// Inserts many keys, faster than one by one. Returns how many were absent.
     pub fn insert_counting(&mut self, hashes: &[u64]) -> u64 {
         count_new(&mut self.blocks, hashes)
     }
@@ -242,8 +242,8 @@ impl Block {
         is_new
     }
 
-    /// Whether each lane has the key's bit. All lanes are read, without a branch, because the lane that an absent key
-    /// misses cannot be predicted.
+    /// Returns true if each lane has the key's bit. All lanes are read, without a branch, because the lane that an
+    /// absent key misses cannot be predicted.
     #[inline(always)]
     fn covers<const ROTATES: bool>(&self, word: u64) -> bool {
         let lanes = self.0.iter().zip(bits::<ROTATES>(word));

@@ -46,11 +46,11 @@ use crate::{
     simd::{dispatch, prefetch},
 };
 
-/// Cells per block.
+/// The number of cells per block.
 const CELLS: usize = 16;
 /// Cells per half of a block. A key has two cells in one half, and one in the other.
 const HALF: usize = CELLS / 2;
-/// Cells per key.
+/// The number of cells that each key has.
 const DEPTH: usize = 3;
 /// Rows of the count-min sketch with as many cells.
 const ROWS: usize = 4;
@@ -217,7 +217,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         self.total
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::CounterBlocks { count: self.blocks.len(), bytes: size_of::<Block<W>>() }
     }
@@ -238,7 +238,7 @@ impl<W: Weight, U: Update> BlockedCountMin<W, U> {
         U::raise(&mut self.blocks[at].0, indices(hash), weight)
     }
 
-    /// The key's block.
+    /// Returns the block of a key.
     #[inline(always)]
     const fn block(&self, hash: u64) -> usize {
         scale(hash, self.blocks.len() as u64) as usize
@@ -285,7 +285,7 @@ const fn indices(hash: u64) -> [usize; DEPTH] {
     [one as usize, two as usize, across as usize]
 }
 
-/// Prefetches cells.
+/// Prefetches the cells of a key.
 #[inline(always)]
 fn ask<W>(blocks: &[Block<W>], [block, key]: [u32; 2]) {
     let Block(cells) = &blocks[block as usize];

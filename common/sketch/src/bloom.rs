@@ -52,7 +52,7 @@ pub struct Bloom {
     words: Box<[u64]>,
     /// The number of slices, and of bits per key.
     hashes: u32,
-    /// Bits per slice.
+    /// The number of bits per slice.
     slots: u64,
     /// The number of keys that it was built for.
     capacity: u64,
@@ -104,14 +104,14 @@ impl Bloom {
         is_new
     }
 
-    /// Whether the key with this hash was inserted. This is true by mistake with the probability
+    /// Returns true if the key with this hash was inserted. This is true by mistake with the probability
     /// [`Bloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         self.positions(hash).all(|(word, bit)| self.words[word] & bit != 0)
     }
 
-    /// Inserts many keys.
+    /// Inserts many keys, faster than one by one.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         let is_far = self.is_far();
         for (nth, &hash) in hashes.iter().enumerate() {
@@ -164,8 +164,8 @@ impl Bloom {
         (0..self.hashes).map(|slice| self.bits_set_in(slice) as f64 / self.slots as f64).product()
     }
 
-    /// Whether it contains more keys than planned, by more than chance explains: four standard deviations of as many
-    /// independent bits. This reads the whole filter.
+    /// Returns true if it contains more keys than planned, by more than chance explains: four standard deviations of as
+    /// many independent bits. This reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         let planned = -libm::expm1(-self.per_key() * self.capacity as f64);
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / self.bits() as f64)
@@ -184,7 +184,7 @@ impl Bloom {
         self.capacity
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Bits { count: self.bits(), hashes: self.hashes }
     }
@@ -226,7 +226,7 @@ impl Bloom {
         -libm::log1p(-1.0 / self.slots as f64)
     }
 
-    /// Whether it is larger than a core's second-level cache, so that prefetching saves time.
+    /// Returns true if it is larger than a core's second-level cache, so that prefetching saves time.
     const fn is_far(&self) -> bool {
         size_of_val(&*self.words) > NEAR_BYTES
     }

@@ -335,7 +335,7 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
         self.buckets() * WAYS
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::CandidateBuckets { count: self.buckets() }
     }

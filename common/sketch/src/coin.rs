@@ -32,7 +32,7 @@ impl Coin {
         !self.is_needed(price) || scale(self.drawn, self.weight + price) < self.weight
     }
 
-    /// Whether the coin is needed, because the weight alone does not decide.
+    /// Returns true if the coin is needed, because the weight alone does not decide.
     #[inline(always)]
     pub const fn is_needed(self, price: u64) -> bool {
         self.weight <= price

@@ -4,7 +4,7 @@
 use super::{
     BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo,
     HeavyLight, HyperLogLog, Keyed, Quotient, SampleAndHold, ScalableBloom, Seen, SettingError, SharedBloom, Spread,
-    TopK, TwoChoice, UltraLogLog, Weight, hash::Key,
+    TopK, UltraLogLog, Weight, hash::Key,
 };
 #[cfg(feature = "std")]
 use crate::setting::BuildError;
@@ -46,7 +46,6 @@ constructors! {
     [] SharedBloom, with_capacity(items: u64, false_positive_rate: f64) "A filter for this many items."
     [] Seen, with_capacity(items: u64, false_positive_rate: f64) "Two generations of this many items."
     [] Cuckoo, with_capacity(items: u64) "A filter for this many items."
-    [] TwoChoice, with_capacity(items: u64) "A filter for this many items."
     [] Quotient, with_capacity(items: u64) "A filter for this many items."
     [W: Weight] CountMin<W>, with_error(error: f64, probability_of_more: f64) "A sketch with this error."
     [W: Weight] BlockedCountMin<W>, with_error(error: f64) "A sketch with this error."

@@ -72,7 +72,7 @@ macro_rules! for_depth {
 pub struct CountMin<W = u64, U = Conservative> {
     /// The cells, row after row.
     cells: Box<[W]>,
-    /// Cells per row.
+    /// The number of cells per row.
     width: usize,
     depth: usize,
     total: W,
@@ -222,7 +222,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         libm::exp(-(self.depth as f64))
     }
 
-    /// Cells per row.
+    /// The number of cells per row.
     pub const fn width(&self) -> usize {
         self.width
     }
@@ -232,7 +232,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
         self.depth
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Cells { depth: self.depth, width: self.width }
     }
@@ -272,7 +272,7 @@ impl<W: Weight, U: Update> CountMin<W, U> {
     }
 }
 
-/// Prefetches cells.
+/// Prefetches the cells of a key.
 #[inline(always)]
 fn ask<W, const DEPTH: usize>(cells: &[W], slots: [u32; DEPTH]) {
     slots.iter().for_each(|&slot| prefetch(&cells[slot as usize]));

@@ -28,7 +28,7 @@ use crate::simd::dispatch;
 
 pub use super::split_block::{BLOCKS_MAX, RATE_MAX, RATE_MIN};
 
-/// Bits per counter.
+/// The width of a counter in bits.
 const COUNTER_BITS: u32 = 4;
 /// The highest count. A counter that has reached it keeps it.
 pub const COUNT_MAX: u64 = (1 << COUNTER_BITS) - 1;
@@ -78,7 +78,7 @@ impl CountingBloom {
         insert_one(&mut self.blocks[block], word)
     }
 
-    /// Whether the key with this hash is present. This is true by mistake with the probability
+    /// Returns true if the key with this hash is present. This is true by mistake with the probability
     /// [`CountingBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
@@ -96,7 +96,7 @@ impl CountingBloom {
         remove_one(&mut self.blocks[block], word)
     }
 
-    /// Inserts many keys.
+    /// Inserts many keys, faster than one by one.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         insert_many(&mut self.blocks, hashes);
     }
@@ -143,7 +143,7 @@ impl CountingBloom {
         self.plan.rate_of(self.taken())
     }
 
-    /// Whether it contains more keys than planned, by more than chance explains. This reads the whole filter.
+    /// Returns true if it contains more keys than planned, by more than chance explains. This reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         self.plan.is_exceeded(self.fill())
     }
@@ -159,7 +159,7 @@ impl CountingBloom {
         self.plan.capacity
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         self.plan.geometry()
     }
@@ -258,7 +258,7 @@ impl Block {
         is_here
     }
 
-    /// Whether none of the key's counters is zero.
+    /// Returns true if none of the key's counters is zero.
     #[inline(always)]
     fn covers(&self, word: u64) -> bool {
         // All lanes are read, without a branch, because the lane that an absent key misses cannot be predicted.
@@ -266,7 +266,7 @@ impl Block {
     }
 }
 
-/// Whether the counter whose lowest bit is in `one` has reached the highest count.
+/// Returns true if the counter whose lowest bit is in `one` has reached the highest count.
 #[inline(always)]
 const fn is_full(lane: u64, one: u64) -> bool {
     !lane & (one * COUNT_MAX) == 0

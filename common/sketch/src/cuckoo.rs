@@ -20,19 +20,20 @@ use alloc::{boxed::Box, vec};
 use super::{
     Full, Geometry,
     image::{Image, ImageError, Kind, Literal, Reader, Writer},
-    partial_key::{Ahead, BATCH, Place, other},
+    partial_key::{Ahead, BATCH, FINGERPRINT_MIN, Place, other},
     setting::{SettingError, check_room},
 };
 use crate::simd;
 
 /// The most buckets: 4 GiB.
 pub const BUCKETS_MAX: usize = 1 << 29;
-/// Slots per bucket.
+/// The number of slots per bucket.
 pub const SLOTS: usize = 4;
-/// Bits per fingerprint.
+/// The width of a fingerprint in bits.
 pub const FINGERPRINT_BITS: u32 = 16;
 
-/// The planned load. More keys can be inserted until the filter is [`Full`], at about 97 %.
+/// The share of slots that are used when it has as many keys as planned. More keys can be inserted until the filter is
+/// [`Full`], at about 97 %.
 const LOAD: f64 = 0.945;
 /// Additional buckets, for filters so small that chance matters.
 const BUCKETS_SPARE: f64 = 4.0;
@@ -41,8 +42,6 @@ const BUCKETS_SPARE: f64 = 4.0;
 const TRIED: usize = 2 + 8 + 32 + 128;
 /// From this size on, buckets are prefetched. Smaller filters are in the second-level cache anyway.
 const PREFETCH_BYTES: usize = 1 << 20;
-/// The smallest fingerprint, because 0 is an empty slot.
-const FINGERPRINT_MIN: u16 = 1;
 
 /// The lowest bit of every slot.
 const ONES: u64 = 0x0001_0001_0001_0001;
@@ -104,7 +103,7 @@ impl Cuckoo {
         self.insert_at(self.place(hash))
     }
 
-    /// Whether the key with this hash is present. This is true by mistake with the probability
+    /// Returns true if the key with this hash is present. This is true by mistake with the probability
     /// [`Cuckoo::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
@@ -128,7 +127,7 @@ impl Cuckoo {
         if !self.is_far() {
             return hashes.iter().try_for_each(|&hash| self.insert(hash).map(drop));
         }
-        let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.buckets, true);
+        let mut ahead = Ahead::new(hashes, &self.buckets, true);
         for hashes in hashes.chunks(BATCH) {
             let places = ahead.next(&self.buckets);
             (0..hashes.len()).try_for_each(|nth| self.insert_at(places.get(nth)).map(drop))?;
@@ -138,7 +137,7 @@ impl Cuckoo {
 
     /// Removes one insertion of each of many keys, in order. Returns how many insertions there were.
     pub fn remove_batch(&mut self, hashes: &[u64]) -> u64 {
-        let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, &self.buckets, self.is_far());
+        let mut ahead = Ahead::new(hashes, &self.buckets, self.is_far());
         let mut removed = 0;
         for hashes in hashes.chunks(BATCH) {
             let places = ahead.next(&self.buckets);
@@ -187,12 +186,12 @@ impl Cuckoo {
         found as f64 / (self.buckets.len() as f64 * fingerprints)
     }
 
-    /// Whether it contains more keys than it was built for.
+    /// Returns true if it contains more keys than it was built for.
     pub const fn is_saturated(&self) -> bool {
         self.items > self.capacity
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Buckets { count: self.buckets.len(), slots: SLOTS }
     }
@@ -298,7 +297,7 @@ impl Cuckoo {
             .sum()
     }
 
-    /// Whether buckets are probably not in a cache.
+    /// Returns true if buckets are probably not in a cache.
     fn is_far(&self) -> bool {
         size_of_val(&*self.buckets) > PREFETCH_BYTES
     }
@@ -309,7 +308,7 @@ impl Cuckoo {
 
     #[inline(always)]
     pub(super) fn place(&self, hash: u64) -> Place {
-        Place::of::<FINGERPRINT_MIN>(hash, self.count())
+        Place::of(hash, self.count())
     }
 }
 
@@ -363,7 +362,7 @@ impl Bucket {
         self.0 = self.0 << FINGERPRINT_BITS | fingerprint as u64;
     }
 
-    /// Whether a fingerprint is in this bucket. This takes no branch, and four comparisons at once.
+    /// Returns true if a fingerprint is in this bucket. This takes no branch, and four comparisons at once.
     #[inline(always)]
     const fn holds(self, fingerprint: u16) -> bool {
         self.matches(fingerprint) != 0
@@ -407,7 +406,8 @@ const fn first(matches: u64) -> usize {
     (matches.trailing_zeros() / FINGERPRINT_BITS) as usize
 }
 
-/// Whether either bucket has the fingerprint. Both are always read, because which one has it cannot be predicted.
+/// Returns true if either bucket has the fingerprint. Both are always read, because which one has it cannot be
+/// predicted.
 #[inline(always)]
 fn holds(buckets: &[Bucket], Place { fingerprint, choices: [one, two] }: Place) -> bool {
     buckets[one as usize].holds(fingerprint) | buckets[two as usize].holds(fingerprint)
@@ -423,7 +423,7 @@ simd::dispatch! {
 /// Looks up keys in three loops that can use lanes: over places, over buckets, and over comparisons.
 #[inline(always)]
 fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [bool]) {
-    let mut ahead = Ahead::<FINGERPRINT_MIN>::new(hashes, buckets, is_far);
+    let mut ahead = Ahead::new(hashes, buckets, is_far);
     let mut pairs = [[Bucket::default(); BATCH]; 2];
     for (hashes, found) in hashes.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
         let places = ahead.next(buckets);
@@ -439,45 +439,5 @@ fn find_batch(buckets: &[Bucket], is_far: bool, hashes: &[u64], found: &mut [boo
     }
 }
 
-/// For the tests that this filter shares with [`TwoChoice`](super::TwoChoice).
 #[cfg(test)]
-impl super::partial_key::laws::PartialKey for Cuckoo {
-    const SLOTS: usize = SLOTS;
-    const LOAD_WHEN_FULL: f64 = 0.945;
-    const FEW: u64 = 12;
-    const BITS_PER_KEY: core::ops::Range<f64> = 16.9..17.0;
-    const OF_A_MILLION: Geometry = Geometry::Buckets { count: 264_555, slots: SLOTS };
-
-    fn all_hashes(&self) -> impl Iterator<Item = u64> {
-        super::partial_key::all_hashes::<FINGERPRINT_MIN>(self.count())
-    }
-    fn find_at(&self, level: simd::Level, hashes: &[u64], found: &mut [bool]) {
-        let buckets = &*self.buckets;
-        simd::at_level!(level, (buckets: &[Bucket], hashes: &[u64], found: &mut [bool]) {
-            find_batch(buckets, true, hashes, found);
-        });
-    }
-    fn remove_at_level(&mut self, _: simd::Level, hashes: &[u64]) -> u64 {
-        self.remove_batch(hashes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buckets_are_words_of_four() {
-        let mut bucket = Bucket::default();
-        for fingerprint in [1, u16::MAX, 0x8000, 1] {
-            assert!(bucket.has_room());
-            bucket.push(fingerprint);
-        }
-        assert!(!bucket.has_room());
-        assert_eq!(bucket.find(0x8000), Some(1));
-        assert!(bucket.holds(u16::MAX) && !bucket.holds(0x8001) && !bucket.holds(2));
-        assert_eq!((bucket.take(1), bucket), (0x8000, Bucket(0x0001_ffff_0001)));
-        assert_eq!((bucket.take(2), bucket), (1, Bucket(0xffff_0001)));
-        assert_eq!((bucket.take(0), bucket), (1, Bucket(0xffff)));
-    }
-}
+mod tests;

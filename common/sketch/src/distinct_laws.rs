@@ -42,12 +42,16 @@ impl<S: Distinct> Counting<S> {
         for _ in 0..sketches {
             let (mut sketch, mut fed) = ((self.with_precision)(precision), 0);
             for (count, errors) in counts.iter().zip(&mut errors) {
-                (fed..*count).for_each(|_| sketch.insert(random.word()));
+                for _ in fed..*count {
+                    sketch.insert(random.word());
+                }
                 fed = *count;
                 errors.push(error(&sketch, *count as f64));
             }
         }
-        counts.iter().zip(&errors).for_each(|(count, errors)| check(*count as f64, errors));
+        for (count, errors) in counts.iter().zip(&errors) {
+            check(*count as f64, errors);
+        }
         for count in (4..=12).map(|exponent| 10f64.powi(exponent)).filter(|count| *count >= 64.0 * registers) {
             let errors = (0..sketches).map(|_| error(&(self.drawn)(precision, &mut random, count), count));
             check(count, &errors.collect::<Vec<f64>>());
@@ -61,7 +65,9 @@ impl<S: Distinct> Counting<S> {
             for count in [1, 3, 10, 40, 150, 1_000] {
                 for seed in 0..500 {
                     let mut sketch = (self.with_precision)(precision);
-                    (0..count).for_each(|item| sketch.insert(hash(seed * 1_000 + count, item)));
+                    for item in 0..count {
+                        sketch.insert(hash(seed * 1_000 + count, item));
+                    }
                     let Estimate { value, lower, upper } = sketch.bounds();
                     assert!(lower <= value && value <= upper);
                     misses += u32::from(!(lower..=upper).contains(&count));

@@ -5,7 +5,7 @@ use core::convert::Infallible;
 use super::{
     BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo,
     Distinct, Estimate, Filter, Frequency, Full, Geometry, HeavyLight, HyperLogLog, Merge, MergeError, Quotient,
-    Remove, SampleAndHold, ScalableBloom, Seen, SharedBloom, Sketch, Spread, TopK, TwoChoice, UltraLogLog, Weight,
+    Remove, SampleAndHold, ScalableBloom, Seen, SharedBloom, Sketch, Spread, TopK, UltraLogLog, Weight,
     count_min::Update,
 };
 
@@ -17,7 +17,7 @@ macro_rules! forward {
 }
 
 forward! {
-    Sketch for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Cuckoo, TwoChoice, Quotient,
+    Sketch for Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Cuckoo, Quotient,
         CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
         HeavyLight<W> where [W: Weight], TopK<K, W> where [K: Clone + Eq + Default, W: Weight],
         CandidateBuckets<K, W> where [K: Copy + Default, W: Weight],
@@ -105,7 +105,7 @@ forward! {
 }
 
 forward! {
-    Filter for Cuckoo, TwoChoice, Quotient => {
+    Filter for Cuckoo, Quotient => {
         type Error = Full;
         type Outcome<T> = Result<T, Full>;
 
@@ -137,7 +137,7 @@ forward! {
 }
 
 forward! {
-    Remove for CountingBloom, Cuckoo, TwoChoice, Quotient => {
+    Remove for CountingBloom, Cuckoo, Quotient => {
         fn remove(&mut self, hash: u64) -> bool {
             Self::remove(self, hash)
         }

@@ -171,7 +171,7 @@ impl<W: Weight> HeavyLight<W> {
         self.total
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::CounterBlocks { count: self.blocks.len(), bytes: size_of::<Block<W>>() }
     }
@@ -190,7 +190,7 @@ impl<W: Weight> HeavyLight<W> {
         Blocks(self.blocks.len())
     }
 
-    /// The key's block.
+    /// Returns the block of a key.
     #[inline(always)]
     const fn block(&self, hash: u64) -> usize {
         self.places().block(hash) as usize

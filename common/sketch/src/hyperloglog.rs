@@ -206,7 +206,7 @@ impl HyperLogLog {
         self.precision
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Registers { count: self.registers.len() }
     }

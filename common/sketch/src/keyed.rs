@@ -76,7 +76,7 @@ impl<S: Sketch> Keyed<S> {
         self.sketch
     }
 
-    /// Empties it.
+    /// Removes all items.
     pub fn clear(&mut self) {
         self.sketch.clear();
     }
@@ -142,7 +142,7 @@ impl<S: Filter> Keyed<S> {
         )
     }
 
-    /// Whether an item was inserted. This is true by mistake with the filter's false positive rate.
+    /// Returns true if an item was inserted. This is true by mistake with the filter's false positive rate.
     pub fn contains<T: Hash + ?Sized>(&self, item: &T) -> bool {
         self.sketch.contains(self.hash.of(item))
     }
@@ -238,7 +238,7 @@ impl Keyed<Seen> {
         self.sketch.insert(self.hash.of(item))
     }
 
-    /// Whether an item is in the current or the previous generation.
+    /// Returns true if an item is in the current or the previous generation.
     pub fn contains<T: Hash + ?Sized>(&self, item: &T) -> bool {
         self.sketch.contains(self.hash.of(item))
     }
@@ -275,7 +275,7 @@ impl<S: Distinct> Keyed<S> {
         self.sketch.insert(self.hash.of(item));
     }
 
-    /// Counts many items.
+    /// Counts many items, faster than one by one.
     pub fn count_in_batch<T: Hash>(&mut self, items: &[T]) {
         for items in items.chunks(BATCH) {
             self.sketch.insert_batch(hash_all(&self.hash, items, &mut [0; BATCH]));

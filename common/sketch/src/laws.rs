@@ -200,7 +200,9 @@ fn feed<S: Lawful>(sketch: &mut S, seed: u64) {
 /// A sketch fed with some streams.
 fn fed<S: Lawful>(seeds: &[u64]) -> S {
     let mut sketch = S::small(KEY.id());
-    seeds.iter().for_each(|seed| feed(&mut sketch, *seed));
+    for seed in seeds.iter() {
+        feed(&mut sketch, *seed);
+    }
     sketch
 }
 

@@ -49,7 +49,6 @@ mod split_block;
 pub mod spread;
 pub mod top_k;
 mod traits;
-pub mod two_choice;
 pub mod ultraloglog;
 mod weight;
 
@@ -90,6 +89,5 @@ pub use shared_bloom::SharedBloom;
 pub use spread::{Spread, Spreader, Survey, Touch};
 pub use top_k::{Candidate, Rest, TopK};
 pub use traits::{Distinct, Filter, Frequency, Full, Merge, Remove, Sketch};
-pub use two_choice::TwoChoice;
 pub use ultraloglog::UltraLogLog;
 pub use weight::{Columns, CountAndSum, NarrowColumns, Weight};

@@ -13,7 +13,7 @@ pub enum Geometry {
     Cells {
         /// The number of rows, each with its own hash function.
         depth: usize,
-        /// Counters per row.
+        /// The number of counters per row.
         width: usize,
     },
     /// A table of candidates in blocks of eight.
@@ -68,7 +68,7 @@ pub enum Geometry {
     Buckets {
         /// The number of buckets.
         count: usize,
-        /// Fingerprints per bucket.
+        /// The number of fingerprints per bucket.
         slots: usize,
     },
     /// A sequence of runs of remainders.
@@ -107,10 +107,10 @@ pub enum MergeError {
     Geometry {
         /// The sketch that would have been changed.
         ours: Geometry,
-        /// The other sketch.
+        /// The sketch that should have been merged into it.
         theirs: Geometry,
     },
-    /// Their hashes were made with different keys, so the same item has unrelated places in the two sketches.
+    /// The hashes of the two sketches were made with different keys, so the same item has unrelated places in them.
     Key {
         /// The key's fingerprint in the sketch that would have been changed.
         ours: u64,

@@ -9,9 +9,6 @@
 
 use crate::simd;
 
-#[cfg(test)]
-pub(super) mod laws;
-
 /// The fingerprint that a filter stores for a key, and its two places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
@@ -21,10 +18,11 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place of a hash among `count` places, at least one. Its fingerprint is uniform in `LOWEST..=u16::MAX`.
+    /// The place of a hash among `count` places, at least one. Its fingerprint is uniform in
+    /// `FINGERPRINT_MIN..=u16::MAX`.
     #[inline(always)]
-    pub fn of<const LOWEST: u16>(hash: u64, count: u32) -> Self {
-        let fingerprint = LOWEST + scale(hash as u32, u32::from(u16::MAX - LOWEST) + 1) as u16;
+    pub fn of(hash: u64, count: u32) -> Self {
+        let fingerprint = FINGERPRINT_MIN + scale(hash as u32, u32::from(u16::MAX - FINGERPRINT_MIN) + 1) as u16;
         let first = scale((hash >> 32) as u32, count);
         Self { fingerprint, choices: [first, other(first, fingerprint, count)] }
     }
@@ -37,17 +35,19 @@ pub(super) struct Places {
     pub choices: [[u32; BATCH]; 2],
 }
 
+/// The smallest fingerprint, because 0 is an empty slot.
+pub(super) const FINGERPRINT_MIN: u16 = 1;
 /// How many keys are processed together. This many lines can be prefetched from memory at once.
 pub(super) const BATCH: usize = 32;
 
 impl Places {
     /// Computes the places of at most [`BATCH`] hashes.
     #[inline(always)]
-    fn set<const LOWEST: u16>(&mut self, hashes: &[u64], count: u32) {
+    fn set(&mut self, hashes: &[u64], count: u32) {
         let [one, two] = &mut self.choices;
         let places = self.fingerprints.iter_mut().zip(one).zip(two);
         for (((fingerprint, one), two), &hash) in places.zip(hashes) {
-            let place = Place::of::<LOWEST>(hash, count);
+            let place = Place::of(hash, count);
             (*fingerprint, [*one, *two]) = (place.fingerprint, place.choices);
         }
     }
@@ -68,14 +68,14 @@ impl Places {
 }
 
 /// The places of many keys, [`BATCH`] at a time. While some are processed, the lines of the next ones are prefetched.
-pub(super) struct Ahead<'a, const LOWEST: u16> {
+pub(super) struct Ahead<'a> {
     hashes: core::slice::Chunks<'a, u64>,
     next: Places,
-    /// Whether lines are probably not in a cache.
+    /// Returns true if lines are probably not in a cache.
     is_far: bool,
 }
 
-impl<'a, const LOWEST: u16> Ahead<'a, LOWEST> {
+impl<'a> Ahead<'a> {
     #[inline(always)]
     pub fn new<T>(hashes: &'a [u64], buckets: &[T], is_far: bool) -> Self {
         let next = Places { fingerprints: [0; BATCH], choices: [[0; BATCH]; 2] };
@@ -95,7 +95,7 @@ impl<'a, const LOWEST: u16> Ahead<'a, LOWEST> {
     #[inline(always)]
     fn ask<T>(&mut self, buckets: &[T]) {
         if let Some(hashes) = self.hashes.next() {
-            self.next.set::<LOWEST>(hashes, buckets.len() as u32);
+            self.next.set(hashes, buckets.len() as u32);
             if self.is_far {
                 self.next.prefetch(buckets);
             }
@@ -120,9 +120,9 @@ fn scale(word: u32, count: u32) -> u32 {
 
 /// One hash for each pair of a first place and a fingerprint. Every hash is equivalent to one of these.
 #[cfg(test)]
-pub(super) fn all_hashes<const LOWEST: u16>(count: u32) -> impl Iterator<Item = u64> {
+pub(super) fn all_hashes(count: u32) -> impl Iterator<Item = u64> {
     let word = |nth: u32, of: u32| (u64::from(nth) << 32).div_ceil(u64::from(of));
-    let fingerprints = u32::from(u16::MAX - LOWEST) + 1;
+    let fingerprints = u32::from(u16::MAX - FINGERPRINT_MIN) + 1;
     (0..count)
         .flat_map(move |place| (0..fingerprints).map(move |nth| word(place, count) << 32 | word(nth, fingerprints)))
 }
@@ -136,15 +136,15 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "trying every hash takes too long")]
     fn all_hashes_are_all_places() {
-        let places: HashSet<_> = all_hashes::<32>(3).map(|hash| Place::of::<32>(hash, 3)).collect();
-        assert_eq!(places.len(), 3 * (65_536 - 32));
+        let places: HashSet<_> = all_hashes(3).map(|hash| Place::of(hash, 3)).collect();
+        assert_eq!(places.len(), 3 * 65_535);
     }
 
     #[test]
     fn each_place_leads_to_the_other() {
         for count in [1, 2, 3, 7, 64, 1_000, 65_537, u32::MAX] {
             for item in 0..crate::test_size::of(1_000, 50) {
-                let Place { fingerprint, choices: [one, two] } = Place::of::<1>(hash(1, item), count);
+                let Place { fingerprint, choices: [one, two] } = Place::of(hash(1, item), count);
                 assert!(one < count && two < count && fingerprint >= 1);
                 assert_eq!((other(one, fingerprint, count), other(two, fingerprint, count)), (two, one));
             }
@@ -154,8 +154,8 @@ mod tests {
     #[test]
     fn extreme_hashes_stay_in_range() {
         for hash in [0, u64::MAX, 0xffff_ffff, !0xffff_ffff] {
-            let place = Place::of::<32>(hash, 1_000);
-            assert!(place.fingerprint >= 32 && place.choices.iter().all(|choice| *choice < 1_000), "{place:?}");
+            let place = Place::of(hash, 1_000);
+            assert!(place.fingerprint >= 1 && place.choices.iter().all(|choice| *choice < 1_000), "{place:?}");
         }
     }
 }

@@ -43,16 +43,16 @@ use super::{
 
 /// The most lines: 4 GiB.
 pub const LINES_MAX: usize = 1 << 26;
-/// Remainders per line.
+/// The number of remainders per line.
 pub const SLOTS: usize = 27;
-/// Quotients per line.
+/// The number of quotients per line.
 pub const QUOTIENTS: usize = 16;
 /// The most fingerprints of one quotient: the largest count in four bits.
 pub const RUN_MAX: usize = 15;
-/// Bits per remainder.
+/// The width of a remainder in bits.
 pub const REMAINDER_BITS: u32 = 16;
 
-/// The planned load.
+/// The share of slots that are used when it has as many keys as planned.
 const LOAD: f64 = 0.9;
 /// The load at which the filter is full, in percent. An insertion moves about 1 / (1 - load)^2 / 2 remainders: 50 at 90
 /// %, and 200 here.
@@ -148,7 +148,7 @@ impl Quotient {
         self.insert_at(self.place(hash))
     }
 
-    /// Whether the key with this hash is present. This is true by mistake with the probability
+    /// Returns true if the key with this hash is present. This is true by mistake with the probability
     /// [`Quotient::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
@@ -263,12 +263,12 @@ impl Quotient {
         libm::ldexp(distinct as f64, -(self.fingerprint_bits as i32))
     }
 
-    /// Whether it contains more keys than it was built for.
+    /// Returns true if it contains more keys than it was built for.
     pub const fn is_saturated(&self) -> bool {
         self.items > self.capacity
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Quotients { count: self.lines.len() * QUOTIENTS, fingerprint_bits: self.fingerprint_bits }
     }
@@ -346,7 +346,7 @@ impl Quotient {
         is_there
     }
 
-    /// Whether there is room both in the filter and in the quotient.
+    /// Returns true if there is room both in the filter and in the quotient.
     #[inline(always)]
     fn has_room(&self, place: Place) -> bool {
         self.items < self.items_max() && self.lines[place.line()].run(place.nth()).len() < RUN_MAX
@@ -403,7 +403,7 @@ impl Quotient {
         }
     }
 
-    /// Whether all lines up to the next one with room can count one more spilled remainder.
+    /// Returns true if all lines up to the next one with room can count one more spilled remainder.
     ///
     /// There is a line with room, because at least one slot is always free. Only keys that were chosen to collide spill
     /// that far.
@@ -415,7 +415,7 @@ impl Quotient {
         self.lines[next].spilled < u16::MAX
     }
 
-    /// Whether lines are probably not in a cache.
+    /// Returns true if lines are probably not in a cache.
     fn is_far(&self) -> bool {
         size_of_val(&*self.lines) > PREFETCH_BYTES
     }

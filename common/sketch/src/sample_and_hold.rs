@@ -134,7 +134,7 @@ pub struct Margin {
     price: u64,
 }
 
-/// A held key.
+/// A key that is held, with its hash.
 #[derive(Clone, Copy, Debug)]
 struct Held<K> {
     key: K,
@@ -445,7 +445,7 @@ impl<K: Copy> SampleAndHold<K> {
         self.room
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Counters { count: self.room, registers: 1 << self.precision }
     }

@@ -33,12 +33,12 @@ pub use super::split_block::{RATE_MAX, RATE_MIN};
 
 /// The default growth: the capacity of a stage divided by that of the one before.
 pub const GROWTH: u32 = 2;
-/// The largest growth.
+/// The largest growth that may be set.
 pub const GROWTH_MAX: u32 = 16;
 /// The default tightening: a stage's rate divided by that of the one before. With this value, filters that grow much
 /// stay small (Almeida et al., section 4).
 pub const TIGHTENING: f64 = 0.85;
-/// The smallest tightening.
+/// The smallest tightening that may be set.
 pub const TIGHTENING_MIN: f64 = 0.5;
 /// The largest tightening. Closer to 1, nothing of the rate would be left for the first stages.
 pub const TIGHTENING_MAX: f64 = 0.95;
@@ -123,14 +123,14 @@ impl ScalableBloom {
         is_new
     }
 
-    /// Whether the key with this hash was inserted. This is true by mistake with the probability
+    /// Returns true if the key with this hash was inserted. This is true by mistake with the probability
     /// [`ScalableBloom::false_positive_rate`].
     pub fn contains(&self, hash: u64) -> bool {
         // Ask the last stages first, because they contain the most keys.
         self.stages().rev().any(|stage| stage.contains(hash))
     }
 
-    /// Inserts many keys.
+    /// Inserts many keys, faster than one by one.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         let mut rest = hashes;
         while !rest.is_empty() {
@@ -200,8 +200,8 @@ impl ScalableBloom {
         1.0 - self.stages().map(|stage| 1.0 - stage.false_positive_rate()).product::<f64>()
     }
 
-    /// Whether its rate is higher than planned, by more than chance explains, because the filter cannot grow any more,
-    /// or because others were merged into it. This reads the whole filter.
+    /// Returns true if the rate is higher than planned, by more than chance explains, because the filter cannot grow
+    /// any more, or because others were merged into it. This reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         let has_merged = self.past.len() > self.growths as usize;
         self.current.is_saturated() || has_merged && self.false_positive_rate() > self.settings.false_positive_rate
@@ -218,7 +218,7 @@ impl ScalableBloom {
         self.past.iter().chain([&self.current])
     }
 
-    /// Its present size.
+    /// Returns the present size.
     pub fn geometry(&self) -> Geometry {
         Geometry::Blocks { count: self.blocks() }
     }

@@ -39,7 +39,7 @@ pub struct Seen {
     generations: [SharedBloom; 2],
     /// How many rotations there were. The lowest bit is the number of the current generation.
     epoch: AtomicUsize,
-    /// Whether a rotation is in progress.
+    /// True while a rotation is in progress.
     rotating: AtomicBool,
 }
 
@@ -122,7 +122,7 @@ impl Seen {
         }
     }
 
-    /// Whether the key with this hash is in the current or the previous generation.
+    /// Returns true if the key with this hash is in the current or the previous generation.
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         self.generations.iter().any(|generation| generation.contains(hash))
@@ -160,8 +160,8 @@ impl Seen {
         rate
     }
 
-    /// Whether the current generation is as full as planned. This reads the whole generation: call it now and then, not
-    /// for every key.
+    /// Returns true if the current generation is as full as planned. This reads the whole generation: call it now and
+    /// then, not for every key.
     pub fn should_rotate(&self) -> bool {
         self.fill() >= self.current().planned_fill()
     }
@@ -294,7 +294,7 @@ mod tests {
         assert!(!seen.contains(silent) && seen.contains(steady));
     }
 
-    /// Whether an item is new, with a different key for each generation: the fingerprint is the seed.
+    /// Returns true if an item is new, with a different key for each generation: the fingerprint is the seed.
     fn is_new(seen: &Seen, item: u64) -> bool {
         seen.insert_by(|key_id| hash(key_id, item))
     }

@@ -15,7 +15,7 @@ use serde::{
 use super::{
     BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo,
     HeavyLight, HyperLogLog, Image, Keyed, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom, Spread, TopK,
-    TwoChoice, UltraLogLog, Weight,
+    UltraLogLog, Weight,
     count_min::Update,
     hash::Key,
     image::{ImageKey, MEMORY_MAX, PlainKey},
@@ -39,7 +39,7 @@ macro_rules! by_image {
 }
 
 by_image! {
-    Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Seen, Cuckoo, TwoChoice, Quotient,
+    Bloom, BlockedBloom, SharedBloom, CountingBloom, ScalableBloom, Seen, Cuckoo, Quotient,
     CountMin<W, U> where [W: Weight, U: Update], BlockedCountMin<W, U> where [W: Weight, U: Update],
     HeavyLight<W> where [W: Weight], TopK<K, W> where [K: ImageKey + Eq + Default, W: Weight],
     CandidateBuckets<K, W> where [K: PlainKey + Default, W: Weight],
@@ -105,7 +105,7 @@ fn deserialize<'de, I: Image, D: Deserializer<'de>>(deserializer: D) -> Result<I
     }
 }
 
-/// Bytes in hexadecimal.
+/// Displays bytes in hexadecimal.
 struct Digits<'a>(&'a [u8]);
 
 impl fmt::Display for Digits<'_> {

@@ -9,7 +9,7 @@ pub enum SettingError {
     Share {
         /// The name of the setting.
         setting: &'static str,
-        /// Its value.
+        /// The value that was given.
         found: f64,
         /// The lowest value that is allowed.
         least: f64,
@@ -20,7 +20,7 @@ pub enum SettingError {
     Number {
         /// The name of the setting.
         setting: &'static str,
-        /// Its value.
+        /// The value that was given.
         found: u64,
         /// The lowest value that is allowed.
         least: u64,
@@ -31,7 +31,7 @@ pub enum SettingError {
     TooMany {
         /// The name of the setting.
         setting: &'static str,
-        /// Its value.
+        /// The value that was given.
         found: u64,
         /// The highest value that is allowed, with the other settings.
         most: u64,
@@ -112,8 +112,8 @@ mod tests {
     use crate::count_min::Plain;
     use crate::{
         BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountMin, CountingBloom, Cuckoo,
-        HeavyLight, HyperLogLog, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom, Spread, TopK, TwoChoice,
-        UltraLogLog, hash::Key,
+        HeavyLight, HyperLogLog, Quotient, SampleAndHold, ScalableBloom, Seen, SharedBloom, Spread, TopK, UltraLogLog,
+        hash::Key,
     };
     use std::{format, string::String, vec::Vec};
 
@@ -159,7 +159,7 @@ mod tests {
     ];
 
     /// Each constructor that takes a number.
-    const OF_NUMBERS: [Case<u64>; 17] = [
+    const OF_NUMBERS: [Case<u64>; 15] = [
         ("Bloom", |items| Bloom::with_key(KEY, items, 0.5).map(drop)),
         ("BlockedBloom", |items| BlockedBloom::with_key(KEY, items, 0.5).map(drop)),
         ("CountingBloom", |items| CountingBloom::with_key(KEY, items, 0.5).map(drop)),
@@ -167,13 +167,11 @@ mod tests {
         ("SharedBloom", |items| SharedBloom::with_key(KEY, items, 0.5).map(drop)),
         ("Seen", |items| Seen::with_key(KEY, items, 0.5).map(drop)),
         ("Cuckoo", |items| Cuckoo::with_key(KEY, items).map(drop)),
-        ("TwoChoice", |items| TwoChoice::with_key(KEY, items).map(drop)),
         ("Quotient", |items| Quotient::with_key(KEY, items).map(drop)),
         ("Spread", |pairs| Spread::<u64>::with_key(KEY, pairs, 1, 0.04).map(drop)),
         ("SampleAndHold", |keys| SampleAndHold::<u64>::with_key(KEY, keys as usize, 0.04).map(drop)),
         ("TopK", |keys| TopK::<u64>::with_key(KEY, keys as usize).map(drop)),
         ("Cuckoo, of hashes", |items| Cuckoo::with_capacity(items, 7).map(drop)),
-        ("TwoChoice, of hashes", |items| TwoChoice::with_capacity(items, 7).map(drop)),
         ("Quotient, of hashes", |items| Quotient::with_capacity(items, 7).map(drop)),
         ("TopK, with an error", |keys| TopK::<u64>::with_error(0.1, keys as usize, 7).map(drop)),
         ("CandidateBuckets", |keys| CandidateBuckets::<u64>::with_error(0.1, keys as usize, 7).map(drop)),

@@ -37,16 +37,16 @@ pub use super::split_block::{BLOCKS_MAX, RATE_MAX, RATE_MIN};
 
 /// Sectors per block. A key has one word in each sector.
 const SECTORS: usize = 2;
-/// Words per sector.
+/// The number of words per sector.
 const WORDS: usize = 4;
 /// How many bits a key sets in its word. Some of them may be the same bit.
 const BITS: usize = 4;
 /// How many keys ahead a line is prefetched: about as many as a core can wait for at once.
 const AHEAD: usize = 16;
-/// Bits per word.
+/// The number of bits per word.
 const WIDTH: f64 = u64::BITS as f64;
 
-/// One cache line.
+/// A block, which is one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Block([[AtomicU64; WORDS]; SECTORS]);
@@ -121,7 +121,7 @@ impl SharedBloom {
         if second_missing != 0 { second_set != 0 } else { first_set != 0 }
     }
 
-    /// Whether the key with this hash was inserted. This is true by mistake with the probability
+    /// Returns true if the key with this hash was inserted. This is true by mistake with the probability
     /// [`SharedBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
@@ -129,7 +129,7 @@ impl SharedBloom {
         words.iter().zip(masks).fold(0, |missing, (word, mask)| missing | mask & !word.load(SeqCst)) == 0
     }
 
-    /// Inserts many keys.
+    /// Inserts many keys, faster than one by one.
     pub fn insert_batch(&self, hashes: &[u64]) {
         for (nth, &hash) in hashes.iter().enumerate() {
             self.ask_ahead(hashes, nth);
@@ -204,8 +204,9 @@ impl SharedBloom {
         found / self.blocks.len() as f64 / (WORDS * WORDS) as f64
     }
 
-    /// Whether it contains more keys than planned, by more than chance explains: by four standard deviations of as many
-    /// independent bits. (Bits are not independent, but that reduces the variance.) This reads the whole filter.
+    /// Returns true if it contains more keys than planned, by more than chance explains: by four standard deviations of
+    /// as many independent bits. (Bits are not independent, but that reduces the variance.) This reads the whole
+    /// filter.
     pub fn is_saturated(&self) -> bool {
         let (planned, bits) = (self.planned_fill(), (self.blocks.len() * SECTORS * WORDS) as f64 * WIDTH);
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / bits)
@@ -226,7 +227,7 @@ impl SharedBloom {
         self.capacity
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Blocks { count: self.blocks.len() }
     }

@@ -38,7 +38,8 @@ mod x86 {
         }
     }
 
-    /// Whether this CPU has AVX-512 FP16. It is detected only once, because under a hypervisor that takes microseconds.
+    /// Returns true if this CPU has AVX-512 FP16. It is detected only once, because under a hypervisor that takes
+    /// microseconds.
     #[inline]
     pub fn gathers() -> bool {
         /// 0 is no, 1 is yes, and the largest number means not detected yet.
@@ -63,8 +64,8 @@ pub fn level() -> Level {
     Level::Portable
 }
 
-/// Whether this processor loads from many places faster with one gather instruction than with one instruction for each
-/// place.
+/// Returns true if this processor loads from many places faster with one gather instruction than with one instruction
+/// for each place.
 ///
 /// This is so for Intel's processors since Sapphire Rapids, the first with AVX-512 FP16. Older ones have a protection
 /// against leaking gathered data (Gather Data Sampling, 2023), which makes gathers slow. AMD's processors up to Zen 5

@@ -34,7 +34,7 @@ pub(super) struct Plan {
     pub capacity: u64,
     /// How many blocks it has.
     pub blocks: usize,
-    /// Slots per lane.
+    /// The number of slots per lane.
     slots: u32,
 }
 
@@ -79,8 +79,8 @@ impl Plan {
         -libm::expm1(-(self.capacity as f64 / self.blocks as f64) / f64::from(self.slots))
     }
 
-    /// Whether more slots are used than planned, by more than chance explains: by four standard deviations of as many
-    /// independent slots. (Slots are not independent, but that reduces the variance.)
+    /// Returns true if more slots are used than planned, by more than chance explains: by four standard deviations of
+    /// as many independent slots. (Slots are not independent, but that reduces the variance.)
     pub fn is_exceeded(&self, fill: f64) -> bool {
         let (planned, slots) = (self.fill(), (self.blocks * LANES) as f64 * f64::from(self.slots));
         fill > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / slots)

@@ -230,7 +230,7 @@ impl<K: Copy> Spread<K> {
         relative_error_of(self.lines_per_key)
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Lines { count: self.lines.len(), per_key: self.lines_per_key }
     }

@@ -308,7 +308,7 @@ impl<K: Clone + Eq + Default, W: Weight> TopK<K, W> {
         self.blocks.len() * WAYS
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Candidates { count: self.capacity() }
     }
@@ -365,7 +365,7 @@ fn admit<K: Clone + Eq, W: Weight>(
     let score = candidate.score();
     row.set(way, candidate);
     block.give(way, tag);
-    // Its score may be below that of the smallest candidate before, because it may have missed nothing.
+    // The new candidate's score may be below that of the smallest candidate before, because it may have missed nothing.
     block.price = price.min(score);
     true
 }

@@ -6,9 +6,9 @@ use core::fmt;
 
 use super::{Estimate, Geometry, MergeError, Weight};
 
-/// Any sketch.
+/// The methods that every sketch has.
 pub trait Sketch {
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     fn geometry(&self) -> Geometry;
     /// The fingerprint of the key of its hashes.
     fn key_id(&self) -> u64;
@@ -51,7 +51,7 @@ pub trait Filter: Sketch {
     /// The filter has no room for this key, and is unchanged. All keys that were inserted before are still found.
     fn insert(&mut self, hash: u64) -> Result<bool, Self::Error>;
 
-    /// Whether the key with this hash was inserted. This is true by mistake with the probability
+    /// Returns true if the key with this hash was inserted. This is true by mistake with the probability
     /// [`Filter::false_positive_rate`].
     fn contains(&self, hash: u64) -> bool;
 
@@ -76,8 +76,8 @@ pub trait Filter: Sketch {
     /// The probability that an absent key is found, computed from the present content.
     fn false_positive_rate(&self) -> f64;
 
-    /// Whether it contains more than it was built for: its rate is higher than planned, by more than chance explains,
-    /// or it is full.
+    /// Returns true if it contains more than it was built for: its rate is higher than planned, by more than chance
+    /// explains, or it is full.
     fn is_saturated(&self) -> bool;
 }
 
@@ -124,7 +124,7 @@ pub trait Distinct: Sketch {
     /// Counts the key with this hash. It counts only once, however often it is inserted.
     fn insert(&mut self, hash: u64);
 
-    /// Counts many keys.
+    /// Counts many keys. Large sketches override this to prefetch.
     fn insert_batch(&mut self, hashes: &[u64]) {
         hashes.iter().for_each(|&hash| self.insert(hash));
     }

@@ -45,7 +45,7 @@ pub(super) const BIAS_FACTOR: f64 = 0.481_473_765;
 /// If the lowest rank is at least this, it saves time to process only the hashes above it: half of them.
 const LOWEST_MIN: u8 = 1;
 
-/// An `UltraLogLog` sketch.
+/// Counts distinct keys in less memory than a `HyperLogLog` of the same error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UltraLogLog {
     registers: Box<[u8]>,
@@ -102,8 +102,8 @@ impl UltraLogLog {
         remember(&mut self.registers, self.precision, place);
     }
 
-    /// Counts many keys. This is twice as fast as one by one, and three times as fast if there were many more keys than
-    /// registers.
+    /// Counts many keys. This is twice as fast as one by one, and three times as fast if there
+    /// were many more keys than registers.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         for hashes in hashes.chunks(self.registers.len()) {
             // A register does not store a rank that is more than two below its highest one.
@@ -155,7 +155,7 @@ impl UltraLogLog {
         self.precision
     }
 
-    /// Its size and shape. Sketches with equal geometries can be merged.
+    /// Returns the size and shape. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Registers { count: self.registers.len() }
     }

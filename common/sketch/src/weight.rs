@@ -150,7 +150,7 @@ pub trait Columns: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// Combines the two numbers.
     fn from_columns(columns: [u64; 2]) -> Self;
 
-    /// The two numbers.
+    /// Returns the two numbers.
     fn columns(self) -> [u64; 2];
 
     /// The number that decides which of two keys is larger: see [`Weight::magnitude`].

@@ -39,6 +39,6 @@ fn hashes_are_the_same_on_every_machine() {
     let places = |flow: fn(u64) -> FlowKey| digest((0..ITEMS).map(|nth| place(&slot_key, &Parsed::new(flow(nth)))));
     assert_eq!(
         [of_flows, places(flow), places(flow_v6)].map(|digest| std::format!("{digest:016x}")),
-        ["5bc7250cef9bd571", "c5e7b8a388beeb74", "b3f28738b8400280"]
+        ["5bc7250cef9bd571", "7028cd01c69554fd", "b3f28738b8400280"]
     );
 }

@@ -37,13 +37,11 @@ pub const fn slot(key: &SlotKey, parsed: &Parsed, bits: u32) -> u32 {
 /// (consecutive ports or addresses), whose sums are similar.
 ///
 /// A product modulo 2^64 carries a difference only upwards: if two words differ only in their highest bits, so do their
-/// products, and a difference of another word can cancel theirs with many keys. Senders choose every bit of an IPv6
-/// address. So the four words of these addresses are multiplied twice: as numbers and with their bytes reversed. Any
-/// difference in them then has a bit below 2^32 in one of the two. So the sums of two flows that are chosen without the
-/// key are equal with a probability of at most 2^-32, whatever they differ in. The last word is multiplied once: its
-/// key is odd, so flows that differ only there never have the same sum. Only an IPv6 address that begins with 96 zeros
-/// and the IPv4 address with the same last bits do not differ below bit 32: there it is 2^-31. IPv4 addresses differ
-/// from each other below that bit.
+/// products, and a difference of another word can cancel theirs with many keys. Senders choose every bit of an address.
+/// So the four words of IPv6 addresses, and the one word of both IPv4 addresses, are multiplied twice: as numbers and
+/// with their bytes reversed. Any difference in them then has a bit below 2^32 in one of the two. So the sums of two
+/// flows that are chosen without the key are equal with a probability of at most 2^-32, whatever they differ in. The
+/// last word is multiplied once: its key is odd, so flows that differ only there never have the same sum.
 #[inline(always)]
 pub const fn place(key: &SlotKey, parsed: &Parsed) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -52,21 +50,25 @@ pub const fn place(key: &SlotKey, parsed: &Parsed) -> u64 {
 }
 
 /// The sum of products. Each word has its own factor: two words with the same factor would cancel each other with every
-/// key. The first word of an IPv4 address is zero.
+/// key.
 #[inline(always)]
 const fn sum(key: &SlotKey, parsed: &Parsed) -> u64 {
     let Parsed { key: flow, tcp_flags: _, tos, vlan } = parsed;
     let ([a, b, c, d, e, f, g, h, i, j], words) = (key.0, flow.place_words(*tos));
-    let mut sum =
-        words[1].wrapping_mul(b).wrapping_add(words[3].wrapping_mul(d)).wrapping_add(words[4].wrapping_mul(e));
+    let mut sum = words[4].wrapping_mul(e);
     if flow.is_v6() {
         sum = sum
             .wrapping_add(words[0].wrapping_mul(a))
+            .wrapping_add(words[1].wrapping_mul(b))
             .wrapping_add(words[2].wrapping_mul(c))
+            .wrapping_add(words[3].wrapping_mul(d))
             .wrapping_add(words[0].swap_bytes().wrapping_mul(f))
             .wrapping_add(words[1].swap_bytes().wrapping_mul(g))
             .wrapping_add(words[2].swap_bytes().wrapping_mul(h))
             .wrapping_add(words[3].swap_bytes().wrapping_mul(i));
+    } else {
+        let addresses = u64::from_be(flow.v4_addresses());
+        sum = sum.wrapping_add(addresses.wrapping_mul(a)).wrapping_add(addresses.swap_bytes().wrapping_mul(f));
     }
     // The compiler knows that untagged packets have no VLAN.
     sum.wrapping_add((*vlan as u64).wrapping_mul(j))

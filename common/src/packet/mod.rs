@@ -344,7 +344,7 @@ pub fn parse<B: Bytes + ?Sized>(packet: &B, link: Link, look: impl Look) -> Resu
     if matches!(link, Link::Ethernet)
         && let Some(parsed) = common(packet, look, |parsed| parsed)
     {
-        return Ok(parsed);
+        return parsed;
     }
     walk(packet, link, look)
 }

@@ -37,20 +37,20 @@ impl Attachments<'_> {
         let is_of_lists = matches!(done, TaskResult::Listed(_));
         let result = self.act(done);
         if is_of_lists || result.is_err() {
-            self.following.note(result);
+            self.log.following.note(result);
         }
     }
 
     pub(super) fn act(&mut self, done: TaskResult) -> Result<(), AttachError> {
-        self.asked = None;
+        self.health.note_answered();
         match done {
             TaskResult::Listed(listed) => {
-                self.is_listing = false;
+                self.health.end_list();
                 let (devices, sources) = listed?;
                 self.settle(devices, sources)
             }
             TaskResult::Checked { nth, found } => {
-                self.checks[1] = nth;
+                self.health.end_check(nth);
                 for (number, position, at) in found {
                     self.judge(number, position, at);
                 }
@@ -58,28 +58,28 @@ impl Attachments<'_> {
             }
             TaskResult::Attached(number, result) => {
                 let done = match result {
-                    Ok(obtained) => self.is_attached(number, obtained),
-                    Err(error) => self.is_refused(number, error),
+                    Ok(obtained) => self.note_attached(number, obtained),
+                    Err(error) => self.note_refused(number, error),
                 };
                 self.answer_returning(Some(number));
                 done
             }
             TaskResult::Mended { number, position, result, is_attached } => {
-                self.mending = self.mending.saturating_sub(1);
-                self.is_mended(number, &position, result, is_attached);
+                self.health.end_mending();
+                self.note_mended(number, &position, result, is_attached);
                 Ok(())
             }
-            TaskResult::Detached(number) => self.is_detached(number),
+            TaskResult::Detached(number) => self.note_detached(number),
             TaskResult::Ended => Ok(()),
         }
     }
 
-    fn is_attached(&mut self, number: Number, obtained: Obtained) -> Result<(), AttachError> {
-        if !self.has_many && obtained.is_at_tc() {
+    fn note_attached(&mut self, number: Number, obtained: Obtained) -> Result<(), AttachError> {
+        if !self.budget.is_exceeded() && obtained.is_at_tc() {
             self.budget.spend(1);
         }
         if let Some(shared) = self.shared.as_mut().filter(|shared| shared.knows(number)) {
-            shared.is_attached(number, obtained);
+            shared.note_attached(number, obtained);
             return Ok(());
         }
         // It may have been released meanwhile.
@@ -88,7 +88,7 @@ impl Attachments<'_> {
         let Some(present) = attachment.here() else { return Ok(()) };
         attachment.obtained = obtained;
         attachment.attach(present);
-        let is_due = attachment.arrived.is_none() || self.arrivals.is_due(clock::now().monotonic);
+        let is_due = attachment.arrived.is_none() || self.inventory.arrivals.take_turn(clock::now().monotonic);
         if attachment.departures.since().is_some() && is_due {
             // The packets that the interface has counted until now were missed.
             self.begin_coverage();
@@ -105,12 +105,12 @@ impl Attachments<'_> {
                  `mode: tcx` or `mode: tc`"
             );
         }
-        self.refused.remove(&(ifindex, attachment.way));
+        self.health.forget_refusal(ifindex, attachment.way);
         self.thread.put(Task::SetFeeds(number, feeds));
         Ok(())
     }
 
-    fn is_refused(&mut self, number: Number, error: AttachError) -> Result<(), AttachError> {
+    fn note_refused(&mut self, number: Number, error: AttachError) -> Result<(), AttachError> {
         let of_others = self.shared.as_mut().and_then(|shared| shared.remove(number));
         let (rule, way, ifindex, name) = if let Some(member) = of_others {
             member.what()
@@ -123,10 +123,10 @@ impl Attachments<'_> {
             let came = attachment.forget_arrival();
             if let Some(arrived) = came.filter(|_| matches!(error, AttachError::Vanished(_))) {
                 // The kernel's message with its last counts is still to be read.
-                self.arrivals.note_came(present.ifindex, arrived.at);
+                self.inventory.arrivals.note_came(present.ifindex, arrived.at, true);
             }
             let is_empty = attachment.short_lives == ShortLives::default();
-            if attachment.is_refused(with_causes(&error)) && !self.rules[attachment.rule].is_named() {
+            if attachment.note_refused(with_causes(&error)) && !self.rules[attachment.rule].is_named() {
                 if is_empty {
                     *place = None;
                 } else {
@@ -158,18 +158,19 @@ impl Attachments<'_> {
             return Ok(());
         }
         let reason = with_causes(&error);
-        if self.refused.get(&(device.ifindex, way)) != Some(&reason) {
+        if self.health.note_refused(device.ifindex, way, &reason) {
             warn!(%interface, direction, "cannot attach: {reason}");
-            self.refused.insert((device.ifindex, way), reason);
         }
         Ok(())
     }
 
-    fn is_detached(&mut self, number: Number) -> Result<(), AttachError> {
-        self.releasing.retain_mut(|one| !one.is_answered(number));
+    fn note_detached(&mut self, number: Number) -> Result<(), AttachError> {
+        self.requests.note_detached(number);
         self.answer_returning(Some(number));
         let others = self.readings.seen_of(SharedSlot::SLOT);
-        self.slots.iter_mut().for_each(|one| one.departures.note_detached(number, others));
+        for one in self.slots.iter_mut() {
+            one.departures.note_detached(number, others);
+        }
         // Remove it only now: until here its last packets still had their slot.
         self.going.remove(&number).map_or(Ok(()), |going| self.forget(going.ifindex, going.way))
     }
@@ -188,9 +189,9 @@ impl Attachments<'_> {
 
     /// Handles the position at which a check found an attachment.
     fn judge(&mut self, number: Number, position: Position, at: Duration) {
-        let may_be_another = self.may_have_missed_news();
+        let may_be_another = self.inventory.may_have_missed_news(clock::now().monotonic);
         let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.shared) else { return };
-        if self.gone.contains_key(&ifindex) {
+        if self.inventory.is_gone(ifindex) {
             return;
         }
         if position == Position::Removed && may_be_another {
@@ -201,19 +202,19 @@ impl Attachments<'_> {
         }
         let direction = way.name();
         let Some(trouble) = position.trouble() else {
-            if watched.is_well(at) {
+            if watched.note_well(at) {
                 info!(interface = %name, direction, "weir's program sees all packets again");
             }
             return;
         };
-        match watched.is_wrong(&position, at) {
+        match watched.note_wrong(&position, at) {
             Order::Mend => {
-                let device = self.devices.iter().find(|device| device.ifindex == ifindex).cloned();
+                let device = self.inventory.listed(ifindex).cloned();
                 if let Some(device) = device.map(Box::new) {
-                    self.mending += 1;
+                    self.health.begin_mending();
                     self.thread.put(Task::Mend { number, device, position });
                 } else {
-                    watched.is_not_mended("the interface is not listed yet");
+                    watched.note_not_mended("the interface is not listed yet");
                 }
             }
             Order::Tell => warn!(
@@ -227,7 +228,7 @@ impl Attachments<'_> {
         }
     }
 
-    fn is_mended(&mut self, number: Number, position: &Position, result: Result<(), AttachError>, is_attached: bool) {
+    fn note_mended(&mut self, number: Number, position: &Position, result: Result<(), AttachError>, is_attached: bool) {
         let Some(Of { name, way, ifindex, watched }) = of(number, &mut self.slots, &mut self.shared) else { return };
         let (direction, trouble) = (way.name(), position.trouble().unwrap_or_default());
         match result {
@@ -237,12 +238,12 @@ impl Attachments<'_> {
                 } else {
                     "weir attaches it again"
                 };
-                watched.is_mended(clock::now().monotonic);
+                watched.note_mended(clock::now().monotonic);
                 warn!(interface = %name, direction, "{trouble}: {done}. It may have missed packets of the last second");
             }
             Err(error) => {
                 let why = with_causes(&error);
-                watched.is_not_mended(&why);
+                watched.note_not_mended(&why);
                 if !matches!(error, AttachError::Vanished(_)) {
                     warn!(interface = %name, direction, "{trouble}, and weir cannot put it back: {why}");
                 }
@@ -273,7 +274,8 @@ impl Attachments<'_> {
         let returns = self.slots.iter().any(|one| is_new(one) && one.departures.since().is_some());
         self.read(if returns { ON_ITS_WAY } else { Duration::ZERO });
         for (slot, attachment) in self.slots.numbered().filter(|(_, attachment)| is_new(attachment)) {
-            attachment.begin(attachment.reading(slot, &self.readings));
+            let reading = attachment.reading(slot, &self.readings);
+            attachment.begin(reading.filter(|reading| attachment.is_credible(reading)));
         }
     }
 }

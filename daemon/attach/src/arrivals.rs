@@ -2,9 +2,9 @@
 //!
 //! The kernel reports an interface when it comes, when it gets another name, and when it goes, each time with the
 //! interface's own counts. An [`Origin`] has the counts with which it came. Once weir is attached, the comparison of
-//! counts begins there, as it does for an interface that weir waits for (see `departures`): what was not seen until
-//! then is lost. This file has what is known of interfaces that have come. `sessions` finds what those carried that are
-//! gone before the comparison has begun. An interface that weir knew already owes nothing.
+//! counts begins there, as it does for an interface that weir waits for (see `departures`): packets that were not seen
+//! until then are lost. This file keeps the records of interfaces that have come. `sessions` finds the packets of
+//! interfaces that are gone before the comparison has begun. An interface that weir knew already has no such packets.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -21,13 +21,13 @@ use super::{
 /// One direction of an interface that has come, in the slot where it will be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// What it had counted then.
+    /// The counts of the interface when it arrived.
     pub origin: Origin,
     /// When weir heard of it.
     pub at: Duration,
-    /// What its slot had counted before.
+    /// The packets that its slot had counted before the arrival.
     pub seen: SeenPackets,
-    /// What the interface had counted when it was ordered, at least.
+    /// A lower bound of the interface's own count when its attachment was ordered.
     pub listed: Tally,
 }
 
@@ -36,7 +36,8 @@ pub struct Arrived {
 #[derive(Clone, Copy, Debug)]
 pub struct Departed {
     pub arrived: Arrived,
-    /// What its slot had counted when it was no longer listed; `None` for a packet socket.
+    /// The packets that its slot had counted when the kernel no longer listed the interface; `None` for a packet
+    /// socket.
     pub seen: Option<SeenPackets>,
     /// How long it was there and not measured.
     pub blind: Duration,
@@ -44,11 +45,19 @@ pub struct Departed {
     pub at: Duration,
 }
 
+/// An interface that has come and is not ordered yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Coming {
+    /// When weir heard of it.
+    pub at: Duration,
+    /// True if the interface has been set up since it came, so that it may have received packets.
+    pub was_up: bool,
+}
+
 /// The interfaces that have come and are not ordered yet, by index, and those that are in no list any more.
 #[derive(Debug, Default)]
 pub struct Arrivals {
-    /// When weir heard of each.
-    coming: HashMap<u32, Duration>,
+    coming: HashMap<u32, Coming>,
     departed: HashMap<(u32, Way), Departed>,
     /// When the counts of attachments that have just begun were last read.
     read_at: Duration,
@@ -60,7 +69,7 @@ const READ_EVERY: Duration = Duration::from_millis(20);
 /// The kernel's last message about an interface is read within this time, or never.
 const LAST_MESSAGE: Duration = Duration::from_secs(10);
 
-/// What is known of interfaces that have come and are gone again, in a slot.
+/// Packets of interfaces that have come and gone again, by slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShortLives {
     unseen: Unseen,
@@ -68,36 +77,36 @@ pub struct ShortLives {
     blind: Duration,
     /// Those with a packet socket. What the sockets have seen is known only when the window ends.
     by_socket: Option<Carried>,
-    /// Whether a packet socket has also seen packets of another interface.
+    /// True if a packet socket has also seen packets of another interface.
     pub is_mixed: bool,
 }
 
-/// What some interfaces have carried, one after the other.
+/// Packets that several interfaces have carried, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Carried {
     /// The sum of it, at least and at most.
     own: [Tally; 2],
-    /// What the slot had counted before.
+    /// The packets that the slot had counted before.
     before: SeenPackets,
 }
 
 impl Arrivals {
     /// When weir heard of the interface with this index, if it has come.
     pub fn came_at(&self, ifindex: u32) -> Option<Duration> {
-        self.coming.get(&ifindex).copied()
+        self.coming.get(&ifindex).map(|coming| coming.at)
     }
 
     /// Notes that an interface has come, and is not ordered, or no longer.
-    pub fn note_came(&mut self, ifindex: u32, at: Duration) {
-        self.coming.entry(ifindex).or_insert(at);
+    pub fn note_came(&mut self, ifindex: u32, at: Duration, is_up: bool) {
+        self.coming.entry(ifindex).or_insert(Coming { at, was_up: false }).was_up |= is_up;
     }
 
-    /// When weir heard of the interface with this index, which goes.
-    pub fn take_came(&mut self, ifindex: u32) -> Option<Duration> {
+    /// Returns and forgets the record of an interface that came, because it goes now.
+    pub fn take_came(&mut self, ifindex: u32) -> Option<Coming> {
         self.coming.remove(&ifindex)
     }
 
-    /// What is known of this direction of an interface that is in no list any more, once.
+    /// Returns and forgets the record of this direction of an interface that the kernel no longer lists.
     pub fn take_departed(&mut self, ifindex: u32, way: Way) -> Option<Departed> {
         self.departed.remove(&(ifindex, way))
     }
@@ -121,8 +130,8 @@ impl Arrivals {
         *self = Self::default();
     }
 
-    /// Whether the counts of attachments that have just begun may be read again.
-    pub fn is_due(&mut self, now: Duration) -> bool {
+    /// Returns whether the counts of attachments that have just begun may be read again, and then counts them as read.
+    pub fn take_turn(&mut self, now: Duration) -> bool {
         let is_due = now.saturating_sub(self.read_at) >= READ_EVERY;
         if is_due {
             self.read_at = now;
@@ -146,13 +155,13 @@ impl ShortLives {
         self.add(Unseen::default(), blind);
     }
 
-    /// What is known by now of what programs have not seen of them.
+    /// Returns bounds of the packets that programs have missed of these interfaces so far.
     pub const fn unseen_so_far(&self) -> Unseen {
         self.unseen
     }
 
-    /// What was not seen of them, and for how long; `None` if all was seen. The slot has counted `told` until now, with
-    /// packets of other interfaces if it `is_mixed`.
+    /// Returns the packets that were missed of these interfaces, and for how long; `None` if all were seen. The slot
+    /// has counted `told` until now, including packets of other interfaces if it `is_mixed`.
     pub fn unseen(&self, told: SeenPackets, is_mixed: bool) -> Option<(Unseen, Duration)> {
         let Self { mut unseen, blind, by_socket, is_mixed: was_mixed } = *self;
         if let Some(Carried { own, before }) = by_socket {

@@ -26,7 +26,7 @@ use super::{
 /// The time limit of one check for the interfaces in the shared slot. Those that are left are checked the next time.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Everything that is attached, and what is needed to attach more.
+/// Everything that is attached, and the resources to attach more.
 pub struct Attacher<'a> {
     resources: AttachResources<'a>,
     devices: Devices,
@@ -39,17 +39,17 @@ pub struct Attacher<'a> {
     queue: BTreeMap<(Urgency, Number), QueuedTask>,
     /// Where the next check of interfaces without slots of their own begins.
     next: Number,
-    /// Whether source addresses identify the router's own packets; `None` if that was not needed.
+    /// Tells if source addresses identify the router's own packets; `None` if no attachment needs to know.
     sources: Option<Sources>,
 }
 
-/// An attachment.
+/// An attachment that this thread holds.
 struct ActiveAttachment {
     guard: AttachmentGuard,
     ifindex: u32,
     way: Way,
     obtained: Obtained,
-    /// Whether it has a slot of its own.
+    /// True if it has a slot of its own, and does not share one.
     has_slot: bool,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Attacher<'a> {
         self.chains = chains;
     }
 
-    /// Whether programs are loaded, and not only packet sockets used.
+    /// Returns true if programs are loaded; otherwise only packet sockets are used.
     pub const fn has_programs(&self) -> bool {
         self.resources.programs.is_some()
     }
@@ -128,7 +128,7 @@ impl<'a> Attacher<'a> {
                 self.queue.insert((Urgency::Mend, number), QueuedTask::Mend(device, position));
             }
             Task::Detach(number) => {
-                // Cancel what is still queued for it.
+                // Cancel the tasks that are still queued for it.
                 self.queue.retain(|(_, other), _| *other != number);
                 if self.active.contains_key(&number) {
                     self.queue.insert((Urgency::Detach, number), QueuedTask::Detach);

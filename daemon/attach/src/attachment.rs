@@ -45,15 +45,15 @@ pub struct Attachment {
     pub other_names: Vec<String>,
     /// The operator's name for the interface, if any.
     pub alias: Option<String>,
-    /// The direction.
+    /// The measured direction.
     pub way: Way,
     /// How its packets are seen.
     pub obtained: Obtained,
-    /// Which of its packets feed totals and lists.
+    /// The packets of it that feed totals and lists.
     pub feeds: Feeds,
     /// The kernel's side; `None` while it is not attached.
     pub present: Option<Present>,
-    /// What has been ordered from the attacher.
+    /// The order that the attacher has not carried out yet.
     pub ordered: Option<Ordered>,
     /// Compares weir's count with the interface's own.
     pub coverage: Coverage,
@@ -63,52 +63,52 @@ pub struct Attachment {
     pub blind: Option<Duration>,
     /// A message about an XDP program of another process that kept packets back in that window.
     pub kept_back: Option<String>,
-    /// Where its program is at the hook.
+    /// The position of its program at the hook.
     pub watched: Watched,
     /// The interface, while no program is on it because another process has removed it.
     pub nowhere: Option<Present>,
     /// The interfaces that it measured and that have vanished.
     pub departures: Departures,
-    /// What was missed in the open window, and is not in the comparison at its end.
+    /// Packets that were missed in the open window and are not part of the comparison at its end.
     missed: Unseen,
     /// Where the comparison began that an earlier weir has begun, until this one has reported: the interface's own
     /// count, and what has been counted since the last report before that.
     inherited: Option<(Tally, [SeenPackets; 2])>,
-    /// When and how its interface came, until its counts are compared with those with which it came.
+    /// The arrival of its interface, until the counts are compared with those with which it came.
     pub arrived: Option<Arrived>,
-    /// The same, if weir has waited for an interface: the comparison then begins earlier, unless this one goes again
-    /// before.
+    /// The arrival of an interface that weir has waited for. The comparison then begins earlier, unless this interface
+    /// goes again before.
     pub arrived_awaited: Option<Arrived>,
     /// Interfaces that came and are gone again in this window.
     pub short_lives: ShortLives,
     /// At how many edges in a row its own count could not be read.
     postponed: u8,
-    /// Whether a packet socket counts packets of several interfaces in the open window.
+    /// True if a packet socket counts packets of several interfaces in the open window.
     is_mixed: bool,
     /// All packets that were seen in all windows so far.
     pub told: SeenPackets,
     /// Why the kernel refused it; `None` if it did not, or if weir waits for another interface now.
     pub refusal: Option<String>,
-    /// Whether it was not attached, or attached to another interface, for a part of this window.
+    /// True if it was not attached, or attached to another interface, for a part of this window.
     pub changed: bool,
-    /// Whether the configuration no longer wants it: its slot becomes free once this window is reported.
+    /// True if the configuration no longer wants it. Its slot becomes free once this window is reported.
     pub is_leaving: bool,
-    /// Whether a new configuration wants it from the next window on.
+    /// True if a new configuration wants it from the next window on.
     pub is_coming: bool,
 }
 
 /// An attachment that was ordered but is not complete yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Ordered {
-    /// Its kernel side, once it is attached.
+    /// The kernel side of the attachment, once it is attached.
     pub present: Present,
-    /// Its place in the queue.
+    /// Its place in the attacher's queue.
     pub urgency: Urgency,
     /// How its packets were seen before.
     pub before: Obtained,
-    /// Whether the slot was free.
+    /// True if the slot was free.
     pub is_fresh: bool,
-    /// Whether it will use a packet socket.
+    /// True if it will use a packet socket.
     pub by_socket: bool,
 }
 
@@ -117,11 +117,11 @@ pub struct Ordered {
 pub struct WindowEnd {
     /// How long the window was.
     pub length: Duration,
-    /// Whether it is the last window: no later one decides anything.
+    /// True for the last window: no later one can decide an open question.
     pub is_last: bool,
 }
 
-/// What happens to an attachment.
+/// The outcome for an attachment when rules or interfaces change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate<'w, 'd> {
     /// It stays. The interface may have been renamed.
@@ -130,15 +130,15 @@ pub enum Fate<'w, 'd> {
     Gone,
 }
 
-/// What an earlier weir has counted in all its reports.
+/// Returns the packets that an earlier weir has counted in all its reports.
 fn reported(state: &SlotState) -> SeenPackets {
     let counters = state.reported().unwrap_or_default();
     SeenPackets { all: counters.seen, merged: counters.merged }
 }
 
-/// What an earlier weir counted after it read the interface's own count, at most and at least. It wrote `state`, and
-/// has counted `since` in windows that it has not reported. Its last window ended after the reading, so the packets in
-/// between are in its last report and not in `since`.
+/// Returns an upper and a lower bound of the packets that an earlier weir counted after it read the interface's own
+/// count. That weir wrote `state`, and has counted `since` in windows that it has not reported. Its last window ended
+/// after the reading, so the packets in between are in its last report and not in `since`.
 fn since_reading(state: &SlotState, since: SeenPackets) -> [SeenPackets; 2] {
     let mut all = reported(state);
     all.add(since.all, since.merged);
@@ -184,8 +184,9 @@ impl Attachment {
         }
     }
 
-    /// What happens to it, given these rules, the interfaces that they want, and the interfaces that are `gone`; `None`
-    /// if it is not attached. Another interface may have the index and the name of one that is gone.
+    /// Decides what happens to the attachment, given these rules, the interfaces that they want, and the interfaces
+    /// that are `gone`; `None` if it is not attached. Another interface may have the index and the name of one that is
+    /// gone.
     pub fn fate<'w, 'd>(
         &self,
         rules: &[Interface],
@@ -218,9 +219,10 @@ impl Attachment {
         goes_on.then_some(wanted.rule)
     }
 
-    /// Whether it stays for a moment although no rule covers its interface's name: two interfaces that swap their names
-    /// need a third name in between. It does not stay if another interface has its name now.
-    pub fn may_stray(
+    /// Notes since when no rule covers its interface's name. Returns whether it stays for a moment nevertheless: two
+    /// interfaces that swap their names need a third name in between. It does not stay if another interface has its
+    /// name now.
+    pub fn note_straying(
         &mut self,
         rules: &[Interface],
         wanted: &[PlannedAttachment<'_>],
@@ -246,7 +248,7 @@ impl Attachment {
     }
 
     /// Continues it under this rule. Returns whether the interface was renamed.
-    pub fn stays(&mut self, wanted: &PlannedAttachment<'_>, rule: &Interface) -> bool {
+    pub fn continue_as(&mut self, wanted: &PlannedAttachment<'_>, rule: &Interface) -> bool {
         let PlannedAttachment { device, .. } = *wanted;
         (self.rule, self.strayed) = (wanted.rule, None);
         if let Some(present) = &mut self.present {
@@ -268,7 +270,7 @@ impl Attachment {
         self.alias = alias(rule, device);
     }
 
-    /// Its name, and its alternative names.
+    /// Returns the interface's name and its alternative names.
     pub fn names(&self) -> Vec<&str> {
         std::iter::once(&self.name).chain(&self.other_names).map(String::as_str).collect()
     }
@@ -280,17 +282,17 @@ impl Attachment {
         Some(xdp).filter(|xdp| !xdp.id.is_some_and(sign::is_weir))
     }
 
-    /// Its kernel side, attached or ordered.
+    /// Returns the kernel side, attached or ordered.
     pub fn here(&self) -> Option<Present> {
         self.present.or(self.ordered.map(|ordered| ordered.present))
     }
 
-    /// Whether it is ordered and was not refused before.
+    /// Returns true if it is ordered and was not refused before.
     pub fn is_waiting(&self) -> bool {
         self.ordered.is_some_and(|ordered| ordered.urgency < Urgency::Refused)
     }
 
-    /// Its interface has vanished, and may already be back.
+    /// Notes that the interface has vanished. It may already be back.
     ///
     /// `last` are both counts when it vanished, if they are known. `others` is what the account of that name had
     /// counted before.
@@ -330,8 +332,8 @@ impl Attachment {
         self.coverage.account();
     }
 
-    /// Its interface vanishes for good, or is no longer measured. If weir was blind in the open window, nobody knows
-    /// how many packets it missed. What may have been missed before is known.
+    /// Notes that the interface has vanished for good, or is no longer measured. If weir was blind in the open window,
+    /// the number of packets that it missed stays unknown. Packets that may have been missed before have known bounds.
     pub fn give_up(&mut self) {
         if self.watched.is_doubtful() {
             self.missed.add(Unseen::UNKNOWN);
@@ -345,9 +347,10 @@ impl Attachment {
         self.departures.note_seen(by_program.unwrap_or(self.told), by_program.is_none() && self.changed, others);
     }
 
-    /// It is neither attached nor ordered, because its interface `is_there` no longer, or was `released` by a user.
-    pub fn is_idle(&mut self, now: Duration, is_there: bool, is_released: bool) {
-        self.departures.is_absent(now);
+    /// Notes that it is neither attached nor ordered, because its interface `is_there` no longer, or was `released` by
+    /// a user.
+    pub fn note_idle(&mut self, now: Duration, is_there: bool, is_released: bool) {
+        self.departures.note_absent(now);
         match self.obtained {
             Obtained::Blind => {}
             _ if is_there && is_released => (self.obtained, self.refusal) = (Obtained::Detached, None),
@@ -372,7 +375,7 @@ impl Attachment {
             self.changed = is_another;
         }
         if self.obtained == Obtained::AfPacket {
-            // What the socket has seen so far is known at the end of the window.
+            // How many packets the socket has seen so far is only known at the end of the window.
             (self.coverage, self.is_mixed) = (Coverage::new(Some(base)), is_mixed);
         } else {
             let unseen = Unseen::between(&base, &reading).unwrap_or(Unseen::UNKNOWN);
@@ -382,14 +385,14 @@ impl Attachment {
                 // weir was attached before the first packet.
                 self.watched.take_blind();
             } else {
-                self.watched.is_settled();
+                self.watched.note_settled();
             }
         }
     }
 
     /// Continues where an earlier weir stopped. That weir last checked at `looked`, wrote `state` then, and has counted
     /// `since`. The first window's coverage begins there.
-    pub fn is_taken_over(&mut self, state: &SlotState, since: SeenPackets, looked: Duration) {
+    pub fn take_over(&mut self, state: &SlotState, since: SeenPackets, looked: Duration) {
         self.watched = Watched::taken_over(looked, clock::now().monotonic);
         self.note_undeclared(state);
         let Some(own) = state.own() else { return };
@@ -400,9 +403,10 @@ impl Attachment {
         self.coverage = Coverage::new(Some(Reading { own: [own; 2], seen }));
     }
 
-    /// Its interface was away when an earlier weir wrote `state`, or has vanished since then. That weir last checked at
-    /// `looked`, and has counted `since` then. The interface may be back, with the reading `begun`.
-    pub fn is_awaited(&mut self, state: &SlotState, since: SeenPackets, looked: Duration, begun: Option<Reading>) {
+    /// Waits for its interface, which was away when an earlier weir wrote `state`, or has vanished since then. That
+    /// weir last checked at `looked`, and has counted `since` then. The interface may be back, with the reading
+    /// `begun`.
+    pub fn await_return(&mut self, state: &SlotState, since: SeenPackets, looked: Duration, begun: Option<Reading>) {
         self.departures.resume(&state.away, looked);
         self.note_undeclared(state);
         if let (Some(ifindex), Some(own)) = (state.ifindex, state.own()) {
@@ -415,7 +419,7 @@ impl Attachment {
         if self.present.is_some() && self.departures.since().is_some() {
             self.watched = self.watched.returns(looked, clock::now().monotonic);
             self.departures.note_seen(SeenPackets::default(), false, SeenPackets::default());
-            self.departures.is_attached();
+            self.departures.note_attached();
             self.begin(begun);
         }
     }
@@ -426,7 +430,7 @@ impl Attachment {
         self.missed.add(Unseen { counted, beyond });
     }
 
-    /// What it has missed in the open window, for the next weir.
+    /// Returns the missed packets that no report has declared yet, for the next weir.
     pub fn undeclared(&self) -> [[u64; 2]; 2] {
         let mut missed = self.missed;
         missed.add(self.short_lives.unseen_so_far());
@@ -439,10 +443,10 @@ impl Attachment {
         self.inherited.or_else(|| now.map(|Reading { own: [_, own], seen }| (own, seen)))
     }
 
-    /// It was attached again where an earlier weir was attached. That weir last checked at `looked`, wrote `state`
+    /// Starts anew where an earlier weir was attached. That weir last checked at `looked`, wrote `state`
     /// then, and has counted `since`. Its program vanished with the interface or was removed, so weir did not see the
     /// packets that the interface counted up to the reading `begun`.
-    pub fn is_made_anew(&mut self, state: &SlotState, since: SeenPackets, looked: Duration, begun: Option<Reading>) {
+    pub fn start_anew(&mut self, state: &SlotState, since: SeenPackets, looked: Duration, begun: Option<Reading>) {
         self.watched = Watched::returned(looked, clock::now().monotonic);
         (self.coverage, self.changed) = (Coverage::new(begun), true);
         self.note_undeclared(state);
@@ -460,7 +464,7 @@ impl Attachment {
         self.missed.add(Unseen { counted: least, beyond: less(most, least) });
     }
 
-    /// Its interface has come while weir runs, and is about to be attached.
+    /// Notes that its interface has come while weir runs, and is about to be attached.
     pub fn note_arrival(&mut self, arrived: Arrived) {
         // The comparison with an interface that weir waits for covers its arrival, too.
         if self.departures.since().is_none() {
@@ -471,7 +475,7 @@ impl Attachment {
         }
     }
 
-    /// What it carried since its arrival is accounted for elsewhere, or cannot be.
+    /// Forgets the packets that it carried since its arrival: they are accounted for elsewhere, or cannot be.
     pub fn forget_arrival(&mut self) -> Option<Arrived> {
         let awaited = self.arrived_awaited.take();
         let arrived = self.arrived.take();
@@ -494,12 +498,12 @@ impl Attachment {
         here
     }
 
-    /// Whether this is a retry after a refusal. Another refusal is not reported.
+    /// Returns true if this is a retry after a refusal. Another refusal is not reported.
     pub fn is_tried_again(&self) -> bool {
         self.ordered.is_some_and(|ordered| ordered.is_fresh && ordered.urgency == Urgency::Refused)
     }
 
-    /// What currently keeps weir from seeing all its packets.
+    /// Returns the reason why weir does not see all its packets at the moment.
     pub fn trouble(&self) -> Option<&str> {
         let trouble = self.refusal.as_deref().or(self.watched.trouble()).or(self.kept_back.as_deref());
         match self.obtained {
@@ -510,7 +514,7 @@ impl Attachment {
         }
     }
 
-    /// The attacher has been asked to attach it.
+    /// Notes that the attacher has been asked to attach it.
     pub fn order(&mut self, ordered: Ordered) {
         if ordered.urgency < Urgency::Refused {
             self.obtained = Obtained::Waiting;
@@ -518,8 +522,8 @@ impl Attachment {
         self.ordered = Some(ordered);
     }
 
-    /// The kernel refused it, for this reason. Returns whether the slot is free again.
-    pub fn is_refused(&mut self, reason: String) -> bool {
+    /// Notes that the kernel refused it, for this reason. Returns whether the slot is free again.
+    pub fn note_refused(&mut self, reason: String) -> bool {
         let Some(Ordered { before, is_fresh, .. }) = self.ordered.take() else { return false };
         // The program that weir had there may have been removed: then it is still blind.
         self.obtained = if before == Obtained::Blind { before } else { Obtained::Refused };
@@ -527,18 +531,18 @@ impl Attachment {
         is_fresh
     }
 
-    /// It has no program any more: another process removed the program, and weir could not restore it.
+    /// Notes that it has no program any more: another process removed the program, and weir could not restore it.
     pub fn lose(&mut self) {
         self.nowhere = self.present.take();
         self.obtained = Obtained::Blind;
     }
 
-    /// It is now attached to this interface.
+    /// Notes that it is now attached to this interface.
     pub fn attach(&mut self, present: Present) {
         let now = clock::now().monotonic;
-        self.departures.is_attached();
+        self.departures.note_attached();
         if self.nowhere.take().is_some_and(|nowhere| nowhere.ifindex == present.ifindex) {
-            self.watched.is_mended(now);
+            self.watched.note_mended(now);
         } else {
             let returns = |since| self.watched.returns(since, now);
             self.watched = self.departures.since().map_or_else(|| Watched::new(now), returns);
@@ -547,7 +551,7 @@ impl Attachment {
         (self.present, self.ordered, self.refusal) = (Some(present), None, None);
     }
 
-    /// Both counts of this attachment; `slot` is its slot.
+    /// Returns both counts of this attachment; `slot` is its slot.
     pub fn reading(&self, slot: usize, readings: &Readings<'_>) -> Option<Reading> {
         let its = (self.name.as_str(), self.present.or(self.nowhere)?.ifindex);
         match self.obtained {
@@ -574,30 +578,33 @@ impl Attachment {
         self.add_short_lives(unseen, short_lives)
     }
 
-    /// The same with a given reading at the end of the window, in which a packet socket dropped `dropped` packets.
+    /// Compares with a given reading at the end of the window, in which a packet socket dropped `dropped` packets.
     pub fn compare_with(&mut self, reading: Option<Reading>, dropped: u64, end: WindowEnd) -> Option<Unseen> {
         let now = clock::now().monotonic;
         (self.compared, self.blind, self.kept_back) = (Compared::default(), None, None);
         self.inherited = None;
         self.departures.end_window(self.told);
         if self.nowhere.is_some() {
-            self.watched.is_nowhere(now);
+            self.watched.note_nowhere(now);
         } else if self.present.is_none() {
             return self.declare(None, now, end);
         }
+        // If it is not being deleted, the next window shows that.
+        let reading = reading.filter(|reading| self.postponed > 0 || end.is_last || self.is_credible(reading));
         if self.coverage.is_new() {
             self.begin(reading);
         }
         let is_known = self.coverage.reading().is_some() || self.departures.since().is_some();
         if reading.is_none() && is_known && self.postponed < POSTPONED_MAX && !end.is_last {
-            // Its name has just changed. The next window has the packets of this one, too.
+            // The interface's name has just changed, or it is being deleted. The next window takes over the packets of
+            // this one.
             self.postponed += 1;
             self.coverage.postpone(end.length);
             return None;
         }
         self.postponed = 0;
         if std::mem::take(&mut self.is_mixed) {
-            self.coverage.has_seen_at_most(self.told);
+            self.coverage.note_seen_at_most(self.told);
         }
         if self.watched.was_wrong_before() {
             self.coverage.go_back();
@@ -617,8 +624,8 @@ impl Attachment {
         declared
     }
 
-    /// What was missed in the window that ends, according to this comparison; `None` if nothing was, or if that is not
-    /// decided yet.
+    /// Returns the packets that were missed in the window that ends, according to this comparison; `None` if none were
+    /// missed, or if that is not decided yet.
     fn declare(&mut self, compared: Option<Compared>, now: Duration, end: WindowEnd) -> Option<Unseen> {
         let (missed, settled) = (std::mem::take(&mut self.missed), self.watched.take_settled());
         let shortage = match compared {
@@ -640,10 +647,10 @@ impl Attachment {
     }
 
     fn tell(&self, finding: Option<Finding>) {
-        let xdp = self.present.as_ref().and_then(|present| present.xdp);
+        let (xdp, is_virtual) = self.present.map_or((None, false), |present| (present.xdp, present.is_virtual));
         let reason = || {
             let known = self.watched.reason().map(|reason| reason.to_owned().into());
-            known.unwrap_or_else(|| reason_for_missing(self.obtained, self.way, xdp))
+            known.unwrap_or_else(|| reason_for_missing(self.obtained, self.way, xdp, is_virtual))
         };
         let (interface, direction) = (&self.name, self.way.name());
         match finding {

@@ -12,24 +12,25 @@ use tracing::{info, warn};
 use weir_common::ledger::Tally;
 use weir_config::{self as config, Interface, Mode, interface::Way};
 use weir_datapath::{counters::LiveCounters, directory::Directory, maps::InterfaceTable};
-use weir_system::{clock, log::Lasting};
+use weir_system::clock;
 
 use super::{
-    arrivals::Arrivals,
     attacher::Attacher,
     attachment::Attachment,
     coverage::Reading,
     departures::Departure,
     error::{AttachError, NO_DEFAULT_ROUTE, NONE_FITS},
     feeds::Feeding,
+    health::Health,
+    inventory::Inventory,
     leftovers::clean_hooks,
+    log::AttachLog,
     netlink::Device,
     obtained::Obtained,
     pace::{Pace, TcxBudget},
     plan::covers,
-    present::Origin,
     readings::Readings,
-    released::{Released, Releasing, Returning},
+    requests::Requests,
     shared_slot::{self, SharedSlot},
     slots::Slots,
     tasks::{self, Channels, Handle, Number, Task, TaskResult, Urgency},
@@ -39,13 +40,6 @@ use super::{
 const DETACHING: Duration = Duration::from_millis(500);
 /// Interfaces that wait longer than this to be attached cause a warning.
 const WAIT: Duration = Duration::from_millis(500);
-/// For this long after weir missed news, a program that is not attached may have vanished with its interface.
-const MISSED: Duration = Duration::from_secs(3);
-/// If the kernel blocks the thread for longer than this, weir warns.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// The text of that warning.
-pub(super) const HELD_UP: &str = "the kernel does not answer: another process holds its configuration lock (rtnl). Until that \
-                                  ends, weir follows no changes of interfaces; it goes on counting";
 
 /// All measured interfaces, by slot.
 pub struct Attachments<'a> {
@@ -54,17 +48,9 @@ pub struct Attachments<'a> {
     pub(super) next: Number,
     /// The attachments that are being detached.
     pub(super) going: HashMap<Number, Going>,
-    /// Whether the thread has been asked for a list of interfaces.
-    pub(super) is_listing: bool,
-    /// The number of the last ordered check, and of the last finished one.
-    pub(super) checks: [u64; 2],
-    /// How many attachments are being restored.
-    pub(super) mending: usize,
-    /// Since when a request to the thread has been unanswered.
-    pub(super) asked: Option<Duration>,
     /// Results of the thread that are not handled yet.
     pub(super) heard: Vec<TaskResult>,
-    /// Whether an interface that cannot be attached prevents the start.
+    /// True if an interface that cannot be attached prevents the start.
     pub(super) is_strict: bool,
     pub(super) has_programs: bool,
     /// The programs' table of interfaces, if programs are loaded.
@@ -75,56 +61,32 @@ pub struct Attachments<'a> {
     pub(super) directory: Arc<Directory>,
     /// The interfaces that share a slot, if all slots are in use.
     pub(super) shared: Option<SharedSlot>,
-    /// The last list of the interfaces.
-    pub(super) devices: Arc<Vec<Device>>,
-    /// Interfaces that the kernel has reported gone since then.
-    pub(super) gone: HashMap<u32, Departure>,
-    /// Interfaces that have come and are not ordered yet, and those that are gone again.
-    pub(super) arrivals: Arrivals,
-    /// Whether the open window is the last one.
+    /// The interfaces that are present.
+    pub(super) inventory: Inventory,
+    /// The requests of users.
+    pub(super) requests: Requests,
+    /// Refused interfaces and unanswered requests.
+    pub(super) health: Health,
+    /// The state of the log, so that it says each thing once.
+    pub(super) log: AttachLog,
+    /// True if the open window is the last one.
     pub(super) is_last: bool,
-    /// When weir last missed news of interfaces.
-    pub(super) missed_news_at: Option<Duration>,
-    /// Both counts of the attached interfaces that have vanished since then, as they were when the kernel reported
-    /// that.
-    pub(super) last_readings: HashMap<(u32, Way), Reading>,
-    /// The own counts of interfaces when they came, or got their names.
-    pub(super) origins: HashMap<u32, Origin>,
-    /// Which packets feed totals and lists, according to that list.
+    /// Which packets feed totals and lists, according to the last list of the interfaces.
     pub(super) feeding: Feeding,
     /// The last readings of the interfaces' own counts and of weir's.
     pub(super) readings: Readings<'a>,
-    /// The interfaces that `weir detach` has detached.
-    pub(super) released: Released,
-    /// Requests that wait until weir has detached.
-    pub(super) releasing: Vec<Releasing>,
-    /// Requests that wait until weir has attached again.
-    pub(super) returning: Vec<Returning>,
-    /// Refusals that were already logged: each is logged once, not at every change.
-    pub(super) refused: HashMap<(u32, Way), String>,
-    /// Interfaces for which the log already says that XDP in generic mode runs before their tc hook.
-    pub(super) behind_generic: HashSet<u32>,
-    pub(super) following: Lasting,
-    pub(super) counting: Lasting,
-    /// Whether TCX may be chosen.
+    /// The rule that decides if weir may choose TCX.
     pub(super) budget: TcxBudget,
-    pub(super) has_many: bool,
-    /// Whether that has been logged. Interfaces may come and go in hundreds, each a reason to log it again.
-    pub(super) has_logged_many: bool,
-    /// Since when some interfaces have been waiting, and whether that was logged.
-    wait_since: Option<Duration>,
-    pub(super) said_to_wait: bool,
-    said_to_be_held_up: bool,
 }
 
 /// An attachment that is being detached.
 #[derive(Clone, Copy, Debug)]
 pub struct Going {
-    /// Its slot.
+    /// The slot that becomes free.
     pub slot: usize,
-    /// The interface.
+    /// The index of the interface.
     pub ifindex: u32,
-    /// The direction.
+    /// The measured direction.
     pub way: Way,
 }
 
@@ -150,10 +112,6 @@ impl<'a> Attachments<'a> {
             thread,
             next: 0,
             going: HashMap::new(),
-            is_listing: false,
-            checks: [0; 2],
-            mending: 0,
-            asked: None,
             heard: Vec::new(),
             is_strict: true,
             has_programs: attacher.has_programs(),
@@ -162,28 +120,14 @@ impl<'a> Attachments<'a> {
             rules: interfaces.to_vec(),
             slots: Slots::new(interfaces),
             shared: (config::slots(interfaces) > SharedSlot::SLOT).then(SharedSlot::default),
-            devices: Arc::default(),
-            gone: HashMap::new(),
-            arrivals: Arrivals::default(),
+            inventory: Inventory::default(),
+            requests: Requests::default(),
+            health: Health::default(),
+            log: AttachLog::default(),
             is_last: false,
-            missed_news_at: None,
-            last_readings: HashMap::new(),
-            origins: HashMap::new(),
             feeding: Feeding::default(),
             readings: Readings::new(live)?,
-            released: Released::default(),
-            releasing: Vec::new(),
-            returning: Vec::new(),
-            refused: HashMap::new(),
-            behind_generic: HashSet::new(),
-            following: Lasting::new("follow the interfaces"),
-            counting: Lasting::new("read the interfaces' own counts"),
             budget: TcxBudget::new(clock::now().monotonic),
-            has_many: false,
-            has_logged_many: false,
-            wait_since: None,
-            said_to_wait: false,
-            said_to_be_held_up: false,
         };
         if all.has_programs {
             clean_hooks();
@@ -192,7 +136,7 @@ impl<'a> Attachments<'a> {
         all.drive(attacher, strict)?;
         all.is_strict = false;
         all.begin_coverage();
-        all.report_waiting(Duration::ZERO);
+        all.log.note_waiting(all.waiting(), Duration::ZERO, clock::now().monotonic);
         Ok((all, channels))
     }
 
@@ -225,8 +169,9 @@ impl<'a> Attachments<'a> {
 
     /// Reports which configured interfaces are not present.
     fn report_absent(&self, strict: bool) -> Result<(), AttachError> {
+        let devices = self.inventory.devices();
         for rule in &self.rules {
-            if self.devices.iter().any(|device| covers(rule, device)) {
+            if devices.iter().any(|device| covers(rule, device)) {
                 continue;
             }
             if rule.is_default_route() {
@@ -234,7 +179,7 @@ impl<'a> Attachments<'a> {
             } else if rule.is_pattern() {
                 warn!(pattern = %rule.name, "{NONE_FITS}");
             } else {
-                let absent = AttachError::not_found(&rule.name, &self.devices);
+                let absent = AttachError::not_found(&rule.name, devices);
                 if strict {
                     return Err(absent);
                 }
@@ -252,65 +197,51 @@ impl<'a> Attachments<'a> {
     /// Notes that the interface with this index is gone: another one may already have its index and its name. The
     /// kernel may have reported its last own counts.
     pub(super) fn note_gone(&mut self, ifindex: u32, departure: Departure, counts: Option<[Tally; 2]>) {
-        let known = self.gone.entry(ifindex).or_insert(departure);
-        *known = departure.max(*known);
-        self.origins.remove(&ifindex);
+        self.inventory.note_gone(ifindex, departure);
         for (slot, attachment) in self.slots.numbered() {
             attachment.departures.note_gone(ifindex, departure);
             let is_its = attachment.present.or(attachment.nowhere).is_some_and(|present| present.ifindex == ifindex);
             if let Some(counts) = counts.filter(|_| is_its && attachment.obtained != Obtained::AfPacket) {
                 // The program stays on an interface that moves until it is detached, and sees its packets there.
                 let (own, seen) = (counts[attachment.way as usize], self.readings.seen_of(slot));
-                self.last_readings.insert((ifindex, attachment.way), Reading { own: [own; 2], seen: [seen; 2] });
+                let reading = Reading { own: [own; 2], seen: [seen; 2] };
+                self.inventory.note_last_reading(ifindex, attachment.way, reading);
             }
         }
     }
 
     /// Notes that the kernel has reported an interface with this index and these counts, which may be new.
     pub(super) fn note_reported(&mut self, ifindex: u32, counts: Option<[Tally; 2]>) {
-        if self.origins.get(&ifindex).is_none_or(|origin| origin.is_awaited()) {
-            // Otherwise the report of its arrival may be among those that weir missed.
-            let arrived = counts.filter(|_| !self.may_have_missed_news());
-            let origin = arrived.map_or_else(|| Origin::listed(None, false), Origin::arrived);
-            self.origins.insert(ifindex, origin);
+        if let Some(origin) = self.inventory.note_reported(ifindex, counts, clock::now().monotonic) {
             for attachment in self.slots.iter_mut() {
-                attachment.is_announced(ifindex, origin);
+                attachment.note_announced(ifindex, origin);
             }
         }
     }
 
     /// Notes that the kernel could not report all news of interfaces.
     pub fn note_missed(&mut self) {
-        self.missed_news_at = Some(clock::now().monotonic);
-        // Any of these may be another interface by now.
-        for origin in self.origins.values_mut() {
-            *origin = Origin::listed(None, false);
-        }
-        self.arrivals.note_missed();
+        self.inventory.note_missed(clock::now().monotonic);
         if let Some(shared) = &mut self.shared {
             shared.note_missed();
         }
     }
 
-    /// Whether an interface may have been deleted and created again while weir missed news.
-    pub(super) fn may_have_missed_news(&self) -> bool {
-        self.missed_news_at.is_some_and(|at| clock::now().monotonic.saturating_sub(at) < MISSED)
-    }
-
     /// Asks for a list of the interfaces, and for a check of all attachments. The answers are handled when they arrive
     /// ([`Attachments::hear`]).
     pub fn follow(&mut self) {
-        if self.checks[0] == self.checks[1] {
+        if !self.health.is_checking() {
             self.check();
         }
         self.list();
         self.send();
-        self.report_waiting(WAIT);
-        self.report_held_up();
+        let (waiting, now) = (self.waiting(), clock::now().monotonic);
+        self.log.note_waiting(waiting, WAIT, now);
+        self.log.note_held_up(self.health.is_held_up(now));
     }
 
     pub(super) fn list(&mut self) {
-        if !std::mem::replace(&mut self.is_listing, true) {
+        if self.health.begin_list() {
             let with_routes = self.rules.iter().any(Interface::is_default_route);
             let by_socket = |rule: &Interface| !self.has_programs || rule.mode == Mode::AfPacket;
             let sees_what_is_sent = |rule: &&Interface| rule.direction.ways().contains(&Way::Egress);
@@ -320,21 +251,14 @@ impl<'a> Attachments<'a> {
     }
 
     pub(super) fn check(&mut self) -> u64 {
-        self.checks[0] += 1;
-        self.thread.put(Task::Check(self.checks[0]));
-        self.checks[0]
+        let nth = self.health.begin_check();
+        self.thread.put(Task::Check(nth));
+        nth
     }
 
     pub(super) fn send(&mut self) {
         self.thread.send();
-        if self.is_listing || self.checks[0] != self.checks[1] {
-            self.asked = self.asked.or_else(|| Some(clock::now().monotonic));
-        }
-    }
-
-    /// Whether a request to the thread has been unanswered for long.
-    pub(super) fn is_held_up(&self) -> bool {
-        self.asked.is_some_and(|asked| clock::now().monotonic.saturating_sub(asked) > PATIENCE)
+        self.health.note_sent(clock::now().monotonic);
     }
 
     /// Applies another configuration, which has room for `most` interfaces. Interfaces that it still wants stay
@@ -343,7 +267,7 @@ impl<'a> Attachments<'a> {
     /// the configuration wants other interfaces than before. Returns how many slots are in use.
     pub fn change(&mut self, interfaces: &[Interface], directory: Arc<Directory>, most: usize) -> usize {
         if self.rules != interfaces {
-            self.released = Released::default();
+            self.requests.forget_released();
             self.go_by(interfaces, most);
         }
         self.directory = directory;
@@ -355,13 +279,14 @@ impl<'a> Attachments<'a> {
     }
 
     /// The interfaces, for rules other than those `before`. If the earlier rules did not need routes, the routes are
-    /// unknown: until the next list, any interface may carry the default route, and what is attached stays.
+    /// unknown: until the next list, any interface may carry the default route, and attached programs stay.
     fn devices_for(&self, before: &[Interface]) -> Arc<Vec<Device>> {
         let by_route = |rules: &[Interface]| rules.iter().any(Interface::is_default_route);
         if by_route(before) || !by_route(&self.rules) {
-            return self.devices.clone();
+            return self.inventory.devices().clone();
         }
-        Arc::new(self.devices.iter().map(|device| Device { carries_default: true, ..device.clone() }).collect())
+        let carrier = |device: &Device| Device { carries_default: true, ..device.clone() };
+        Arc::new(self.inventory.devices().iter().map(carrier).collect())
     }
 
     fn go_by(&mut self, interfaces: &[Interface], most: usize) {
@@ -371,7 +296,7 @@ impl<'a> Attachments<'a> {
         if let Some(shared) = &mut self.shared {
             shared.change(&before, interfaces, &devices);
         }
-        self.refused.clear();
+        self.health.retain_refusals(|_| false);
         let mut leaving = HashSet::new();
         for (slot, attachment) in self.slots.numbered().filter(|(_, one)| one.is_leaving) {
             let Some(here) = attachment.here() else { continue };
@@ -425,33 +350,6 @@ impl<'a> Attachments<'a> {
     /// How many directions of interfaces are not attached yet, because too many interfaces appeared at once.
     pub fn waiting(&self) -> usize {
         self.slots.waiting() + self.shared.as_ref().map_or(0, SharedSlot::waiting)
-    }
-
-    /// Logs once that interfaces have waited for this long, and once that none waits any more.
-    fn report_waiting(&mut self, long: Duration) {
-        let (waiting, now) = (self.waiting(), clock::now().monotonic);
-        self.wait_since = (waiting > 0).then(|| self.wait_since.unwrap_or(now));
-        let is_long = self.wait_since.is_some_and(|since| now.saturating_sub(since) >= long);
-        if is_long && !self.said_to_wait {
-            warn!(
-                directions = waiting,
-                "so many interfaces came at once that some are not measured yet: weir continues to attach"
-            );
-        } else if waiting == 0 && self.said_to_wait {
-            info!("all interfaces that can be measured are measured");
-        }
-        self.said_to_wait = waiting > 0 && (is_long || self.said_to_wait);
-    }
-
-    /// Logs once that another process blocks the kernel, and once that the kernel answers again.
-    fn report_held_up(&mut self) {
-        let is_held_up = self.is_held_up();
-        let before = std::mem::replace(&mut self.said_to_be_held_up, is_held_up);
-        match (before, self.said_to_be_held_up) {
-            (false, true) => warn!("{HELD_UP}"),
-            (true, false) => info!("the kernel answers again: weir follows changes of interfaces"),
-            _ => {}
-        }
     }
 
     /// How many links are attached. The kernel needs some time to detach each of them.

@@ -1,4 +1,4 @@
-//! Whether a program sees all packets of its interface: compares its count with the interface's own.
+//! Compares a program's count of packets with its interface's own count, to find out if the program sees all of them.
 //!
 //! Two counts cannot be read at the same instant. For a program, weir reads the program's counters, then the
 //! interface's own, then the program's again, all within some hundred microseconds. For a packet socket, weir reads the
@@ -51,17 +51,17 @@ const PACKET_MIN: u64 = 60;
 /// The headers that each packet has, in bytes: Ethernet.
 const HEADER_MIN: u64 = 14;
 
-/// What weir has seen of an interface since some moment.
+/// The packets that weir has seen of an interface since some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SeenPackets {
-    /// All packets.
+    /// All packets that were seen, with their bytes.
     pub all: Tally,
     /// How many of these were packets that offloads had merged into an earlier one.
     pub merged: u64,
 }
 
 impl SeenPackets {
-    /// Adds more packets.
+    /// Adds packets that were seen later.
     pub const fn add(&mut self, all: Tally, merged: u64) {
         self.all.add(all);
         self.merged = self.merged.wrapping_add(merged);
@@ -72,12 +72,12 @@ impl SeenPackets {
         [self.all.packets, self.all.bytes, self.merged]
     }
 
-    /// The same from these words.
+    /// Reads the packets from the words of [`Self::words`].
     pub const fn from_words([packets, bytes, merged]: [u64; 3]) -> Self {
         Self { all: Tally::new(packets, bytes), merged }
     }
 
-    /// What was seen since `earlier`.
+    /// Returns the packets that were seen since `earlier`.
     pub const fn since(self, earlier: Self) -> Self {
         Self { all: self.all.since(earlier.all), merged: self.merged.wrapping_sub(earlier.merged) }
     }
@@ -85,13 +85,12 @@ impl SeenPackets {
 
 /// Both counts at one moment: each count was at least the first value and at most the second.
 ///
-/// A comparison may also begin with counts of which only the bounds are known: if an interface had some count already
-/// when it came.
+/// A comparison may also begin with bounds of counts, if an interface had some count already when it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The interface's own.
+    /// The interface's own count, before and after weir's was read.
     pub own: [Tally; 2],
-    /// weir's.
+    /// weir's count, before and after the interface's was read.
     pub seen: [SeenPackets; 2],
 }
 
@@ -140,20 +139,20 @@ impl Unseen {
         self.beyond.add(other.beyond);
     }
 
-    /// Whether no packet can have been missed.
+    /// Returns true if no packet can have been missed.
     pub const fn is_none(self) -> bool {
         self.counted.is_zero() && self.beyond.is_zero()
     }
 
-    /// The same packets, none of them certain.
+    /// Returns bounds for the same packets if none of them is certain.
     #[must_use]
     pub fn doubted(self) -> Self {
         Self { counted: Tally::default(), beyond: [self.counted, self.beyond].into_iter().sum() }
     }
 
-    /// What is known of the same packets after a second comparison with the same beginning, if no more can have been
-    /// missed since the first. Both have a lower and an upper bound: packets that are in a queue at one end need not be
-    /// in one at the other.
+    /// Combines two comparisons with the same beginning, of which this is the later one, if no more packets can have
+    /// been missed since the first. Both have a lower and an upper bound: packets that are in a queue at one end need
+    /// not be in one at the other.
     #[must_use]
     fn narrowed_by(self, earlier: Self) -> Self {
         let least = |a: Tally, b: Tally| Tally::new(a.packets.min(b.packets), a.bytes.min(b.bytes));
@@ -168,7 +167,7 @@ pub const fn less(all: Tally, part: Tally) -> Tally {
     Tally::new(all.packets.saturating_sub(part.packets), all.bytes.saturating_sub(part.bytes))
 }
 
-/// Whether packets are missing.
+/// The verdict on missing packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shortage {
     /// No packets are missing.
@@ -185,11 +184,11 @@ pub enum Shortage {
 pub struct Compared {
     /// Packets seen per packet that the interface counted; `None` if it counted none, or has no counters.
     pub packets: Option<Share>,
-    /// The same for bytes.
+    /// The share of the bytes that weir has seen.
     pub bytes: Option<Share>,
     /// The packets that were not seen; `None` if that is not known.
     pub unseen: Option<Unseen>,
-    /// Whether packets are missing.
+    /// The verdict on missing packets.
     pub shortage: Shortage,
     /// The problem to report, if any.
     pub finding: Option<Finding>,
@@ -204,10 +203,10 @@ pub struct Coverage {
     before: Option<(Reading, Duration)>,
     /// How much longer the compared time is than the window that ends.
     longer: Duration,
-    /// What the last comparison showed.
+    /// The result of the last comparison.
     last: Unseen,
-    /// What comparisons with the same beginning have shown before, if no packet can have been missed since, and the
-    /// last reading.
+    /// The combined result of earlier comparisons with the same beginning, and the last reading, if no packet can have
+    /// been missed since.
     waited: Option<(Unseen, Reading)>,
     /// That reading and the time since then, if packets missing since then are not in what the last comparison showed.
     recent: Option<(Reading, Duration)>,
@@ -226,7 +225,7 @@ pub struct Coverage {
 pub enum Finding {
     /// The interface counted packets and the program saw none.
     Silent {
-        /// How many.
+        /// The number of packets that the interface has counted.
         own: u64,
     },
     /// The program does not see all packets.
@@ -238,7 +237,7 @@ pub enum Finding {
     },
 }
 
-/// What was counted between two readings: the likeliest, the smallest and the largest value.
+/// The packets between two readings: the likeliest, the smallest and the largest number.
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     own: [Tally; 3],
@@ -267,7 +266,7 @@ impl Passed {
         })
     }
 
-    /// Whether nothing was counted while the counts were read.
+    /// Returns true if no packet was counted while the counts were read.
     fn is_exact(&self) -> bool {
         self.own[1] == self.own[2] && self.seen[1] == self.seen[2]
     }
@@ -358,13 +357,13 @@ impl Coverage {
         self.reading
     }
 
-    /// What the last comparison showed.
+    /// Returns the result of the last comparison.
     pub const fn last(&self) -> Unseen {
         self.last
     }
 
-    /// Weir's count when the comparison began may have been as large as this.
-    pub const fn has_seen_at_most(&mut self, seen: SeenPackets) {
+    /// Notes that weir's count when the comparison began may have been as large as this.
+    pub const fn note_seen_at_most(&mut self, seen: SeenPackets) {
         if let Some(reading) = &mut self.reading {
             reading.seen[1] = seen;
         }
@@ -376,7 +375,7 @@ impl Coverage {
         self.longer += length;
     }
 
-    /// Starts over with this reading, but keeps what is known about how the interface counts.
+    /// Starts over with this reading, but remembers how the interface counts.
     const fn begin(&mut self, reading: Option<Reading>) {
         *self = Self { surplus: self.surplus, ..Self::new(reading) };
     }
@@ -400,7 +399,7 @@ impl Coverage {
         self.waited = None;
     }
 
-    /// Whether nothing is known yet.
+    /// Returns true if nothing has been compared yet.
     pub const fn is_new(&self) -> bool {
         self.reading.is_none() && self.own == 0
     }

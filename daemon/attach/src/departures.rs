@@ -21,10 +21,10 @@ use super::{
 /// it comes back nevertheless, it is treated as another one.
 const REMEMBERED: usize = 8;
 
-/// What is known about why an interface vanished.
+/// The reason why an interface vanished, as far as weir knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Departure {
-    /// Nothing is known, not even whether it is gone.
+    /// The reason is unknown. The interface may even be present.
     Unknown,
     /// It is still there, but the configuration does not ask for it any more, for example because it was renamed.
     Unwanted,
@@ -41,43 +41,43 @@ struct Vanished {
     departure: Departure,
     /// Both counts when they were last compared.
     reading: Option<Reading>,
-    /// What was not seen before that, and is not declared.
+    /// Packets that were missed before it vanished and are not declared.
     unseen: Unseen,
-    /// What the slot had counted when another interface was about to be attached, at least and at most.
+    /// Bounds of the packets that the slot had counted when another interface was about to be attached.
     seen: Option<[SeenPackets; 2]>,
-    /// What the account `others` had counted before it vanished, and when its program was detached.
+    /// The packets in the account `others` before the interface vanished, and when its program was detached.
     others: (SeenPackets, Option<SeenPackets>),
-    /// Whether that is known better at the end of the open window.
+    /// True if these counts are known better at the end of the open window.
     is_open: bool,
 }
 
 /// An attachment that ends because its interface vanishes.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving {
-    /// The interface.
+    /// The interface that vanishes.
     pub present: Present,
-    /// Why it vanishes.
+    /// The reason why it vanishes.
     pub departure: Departure,
     /// Both counts when they were last compared.
     pub reading: Option<Reading>,
-    /// What was not seen before that, and is not declared: packets that were in a queue when it vanished.
+    /// Packets that were missed before it vanished and are not declared: they were in a queue at that moment.
     pub unseen: Unseen,
-    /// What the account `others` had counted before it vanished.
+    /// The packets in the account `others` before it vanished.
     pub others: SeenPackets,
     /// Until when it is known to have been there.
     pub since: Duration,
 }
 
-/// Where the comparison of counts begins.
+/// The reading at which a comparison of counts begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beginning {
-    /// Both counts there.
+    /// Both counts at the beginning.
     pub reading: Reading,
-    /// What was not seen before that, and is not declared.
+    /// Packets that were missed before the beginning and are not declared.
     pub unseen: Unseen,
-    /// Whether another interface was measured since then.
+    /// True if another interface was measured since then.
     pub is_another: bool,
-    /// Whether the slot has packets of several interfaces since then.
+    /// True if the slot has packets of several interfaces since then.
     pub is_mixed: bool,
 }
 
@@ -87,18 +87,18 @@ pub struct Departures {
     all: Vec<Vanished>,
     /// The earliest time at which an interface may be in their place; `None` if weir does not wait for one.
     since: Option<Duration>,
-    /// What the slot had counted when an interface was last about to be attached, as far as it was known then, ...
+    /// The packets that the slot had counted when an interface was last about to be attached, as far as known then.
     seen: SeenPackets,
-    /// ... and at most.
+    /// The upper bound of the same number.
     most: SeenPackets,
-    /// Whether it may have counted more by then, in the window that is open.
+    /// True if the slot may have counted more by then, in the window that is open.
     is_more: bool,
-    /// What the account `others` had counted then.
+    /// The packets in the account `others` at that moment.
     others: SeenPackets,
 }
 
 impl Departures {
-    /// Whether weir waits for an interface.
+    /// Returns the earliest time at which an interface may be in their place; `None` if weir does not wait for one.
     pub const fn since(&self) -> Option<Duration> {
         self.since
     }
@@ -113,11 +113,11 @@ impl Departures {
         self.since = None;
     }
 
-    /// Whether an interface with this index and address has vanished and may come back. What it counts meanwhile is
-    /// compared then.
+    /// Returns true if an interface with this index and address has vanished and may come back. The packets that it
+    /// counts meanwhile are compared then.
     pub fn may_return(&self, ifindex: u32, address: Option<LinkAddress>) -> bool {
         let origin = Origin::default();
-        let present = Present { ifindex, xdp: None, address, origin, number: 0 };
+        let present = Present { ifindex, xdp: None, is_virtual: true, address, origin, number: 0 };
         self.all.iter().any(|one| one.departure != Departure::Deleted && one.present.is_same(&present))
     }
 
@@ -164,7 +164,8 @@ impl Departures {
         let tally = |[packets, bytes]: [u64; 2]| Tally::new(packets, bytes);
         for &Away { ifindex, address, has_moved, own, later, unseen } in away {
             let departure = if has_moved { Departure::Moved } else { Departure::Unknown };
-            let present = Present { ifindex, xdp: None, address, origin: Origin::default(), number: 0 };
+            let present =
+                Present { ifindex, xdp: None, is_virtual: true, address, origin: Origin::default(), number: 0 };
             let [least, most] = later.map(|later| SeenPackets::default().since(SeenPackets::from_words(later)));
             let reading = Some(Reading { own: own.map(tally), seen: [most, least] });
             let [counted, beyond] = unseen.map(tally);
@@ -175,7 +176,7 @@ impl Departures {
     }
 
     /// Notes that no interface is in their place at this time.
-    pub fn is_absent(&mut self, now: Duration) {
+    pub fn note_absent(&mut self, now: Duration) {
         self.since = self.since.map(|_| now);
     }
 
@@ -195,8 +196,9 @@ impl Departures {
         (self.seen, self.most, self.is_more, self.others) = (seen, seen, is_more, others);
     }
 
-    /// That interface is attached. Until then the program of an earlier one may still have counted its packets.
-    pub fn is_attached(&mut self) {
+    /// Notes that the interface is attached. Until then the program of an earlier one may still have counted its
+    /// packets.
+    pub fn note_attached(&mut self) {
         for one in self.all.iter_mut().filter(|one| one.seen.is_none()) {
             (one.seen, one.is_open) = (Some([self.seen, self.most]), self.is_more);
         }
@@ -254,7 +256,7 @@ impl Departures {
             return Some(Beginning { reading, unseen, is_another: true, is_mixed: self.is_more });
         }
         if departure == Departure::Unknown {
-            // Or it is another interface, whose counters began at 0.
+            // It may also be another interface, whose counters began at 0.
             let reading = Reading { own: [Tally::default(), reading.own[1]], seen: [seen_then[0], seen] };
             return Some(Beginning { reading, unseen, is_another: others, is_mixed: others && self.is_more });
         }

@@ -22,9 +22,9 @@ pub enum AttachError {
     /// There is no interface of that name.
     #[error("interface \"{name}\" not found (have: {have})")]
     NotFound {
-        /// The name.
+        /// The name in the configuration.
         name: String,
-        /// The present interfaces.
+        /// The names of the present interfaces.
         have: String,
     },
     /// The interface has vanished meanwhile.
@@ -43,17 +43,17 @@ pub enum AttachError {
          generic mode, and Linux allows none below. Use `mode: tcx` or `mode: tc` for one of them"
     )]
     BelowGeneric(String),
-    /// Missing privileges.
+    /// weir lacks the privilege to attach to this interface.
     #[error("not permitted to attach to interface \"{0}\": {way}", way = way_out(CapabilitySet::NET_ADMIN))]
     NotPermitted(String),
     /// The interface does not support the configured mode.
     #[error("interface \"{name}\" does not accept weir's program as {mode}")]
     Refused {
-        /// The interface.
+        /// The name of the interface.
         name: String,
-        /// The mode.
+        /// The mode of attachment that was tried.
         mode: &'static str,
-        /// Why.
+        /// The kernel's answer.
         #[source]
         source: ProgramError,
     },
@@ -63,9 +63,9 @@ pub enum AttachError {
     /// A packet socket failed.
     #[error("cannot open a packet socket on interface \"{name}\"")]
     Socket {
-        /// The interface.
+        /// The name of the interface.
         name: String,
-        /// Why.
+        /// The kernel's answer.
         #[source]
         source: io::Error,
     },
@@ -87,9 +87,9 @@ pub enum AttachError {
          cls_bpf?)"
     )]
     NoFilter {
-        /// The interface.
+        /// The name of the interface.
         name: String,
-        /// Why.
+        /// The kernel's answer.
         #[source]
         source: io::Error,
     },
@@ -101,17 +101,17 @@ pub enum AttachError {
         "interface \"{name}\" has no Ethernet headers, but {mode} needs them: use `mode: auto`, `mode: tcx` or `mode: tc`"
     )]
     NoEthernet {
-        /// The interface.
+        /// The name of the interface.
         name: String,
-        /// The mode.
+        /// The mode of attachment that was tried.
         mode: &'static str,
     },
     /// weir cannot parse this link layer.
     #[error("interface \"{name}\" has hardware type {hardware}, and weir cannot read its packets: leave it out")]
     LinkLayer {
-        /// The interface.
+        /// The name of the interface.
         name: String,
-        /// Its type (`ARPHRD_*`).
+        /// The type of its link layer (`ARPHRD_*`).
         hardware: u16,
     },
     /// The kernel attached the program by netlink, which would outlive the daemon.
@@ -143,14 +143,14 @@ pub enum AttachError {
 }
 
 impl AttachError {
-    /// None of these interfaces has this name.
+    /// Makes the error for a name that none of these interfaces has.
     pub fn not_found(name: &str, devices: &[Device]) -> Self {
         let have = devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ");
         Self::NotFound { name: name.to_owned(), have }
     }
 
-    /// Whether this error prevents the start. Any error of a named interface does. For an interface that only matches a
-    /// pattern, only a missing privilege does, because it affects all of them.
+    /// Returns true if this error prevents the start. Any error of a named interface does. For an interface that only
+    /// matches a pattern, only a missing privilege does, because it affects all of them.
     pub const fn forbids_start(&self, is_named: bool) -> bool {
         is_named
             || matches!(self, Self::NotPermitted(_) | Self::NoPacketSocket(_) | Self::Kernel(KernelError::NotPermitted))

@@ -31,10 +31,10 @@ use super::{
     stack::{Carriers, Stack, listed},
 };
 
-/// What one direction of one interface feeds, and why.
+/// The decision which packets one direction of one interface feeds, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What it feeds.
+    /// The packets that it feeds.
     pub feeds: Feeds,
     /// Why not all packets feed; empty if all do.
     pub why: String,
@@ -76,12 +76,12 @@ impl Feeding {
         feeding
     }
 
-    /// What this direction of an interface feeds; all packets if there is no decision.
+    /// Returns which packets this direction of an interface feeds; all packets if there is no decision.
     pub fn of(&self, ifindex: u32, way: Way) -> Feeds {
         self.decision(ifindex, way).map_or(Feeds::All, |decision| decision.feeds)
     }
 
-    /// What the programs need to know about interfaces, by index.
+    /// Returns the facts about interfaces that the programs need, by interface index.
     pub fn for_the_programs(&self) -> HashMap<u32, Passing> {
         let ifindexes = self.fed.iter().chain(self.decisions.keys().map(|(ifindex, _)| ifindex));
         let passing = |ifindex: u32| {
@@ -110,10 +110,10 @@ impl Feeding {
     }
 }
 
-/// What each interface of a configuration would feed now, or why a rule matches no interface.
+/// The packets that each interface of a configuration would feed now, or the reason why a rule matches no interface.
 pub struct Survey(Vec<(String, Fed)>);
 
-/// What one direction of an interface feeds, or why there is no interface.
+/// The decision for one direction of an interface, or the reason why there is no interface.
 type Fed = Result<(Way, Decision), &'static str>;
 
 impl Survey {
@@ -127,7 +127,7 @@ impl Survey {
         Ok(Self::of(rules, &devices, has_programs, Sources::ask()))
     }
 
-    /// The same for these interfaces.
+    /// Surveys these interfaces.
     fn of(rules: &[Interface], devices: &[Device], has_programs: bool, sources: Sources) -> Self {
         let wanted = wanted(rules, devices, has_programs);
         let feeding = Feeding::new(&wanted, devices, sources);
@@ -176,7 +176,7 @@ impl fmt::Display for Survey {
     }
 }
 
-/// What an interface feeds of the packets it receives.
+/// Decides which of the packets that an interface receives feed.
 fn received(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>) -> Decision {
     let device = wanted.device;
     if let Some(feeds) = wanted.feeds.filter(|feeds| *feeds != Feeds::Local) {
@@ -190,14 +190,14 @@ fn received(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>) -> Decision {
 
 /// Interfaces whose received packets have not fed, and whether source addresses identify the router's own packets.
 struct Unfed<'l> {
-    /// Interfaces of which only some packets have fed.
+    /// Interfaces that have fed some of their packets.
     in_part: Vec<&'l str>,
-    /// Interfaces of which no packets have fed.
+    /// Interfaces that have fed none of their packets.
     whole: Vec<&'l str>,
     sources: Sources,
 }
 
-/// What an interface feeds of the packets it sends. `fed`: see [`Feeding::fed`].
+/// Decides which of the packets that an interface sends feed. `fed`: see [`Feeding::fed`].
 fn sent(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>, fed: &HashSet<u32>, unfed: &Unfed<'_>) -> Decision {
     let device = wanted.device;
     if let Some(feeds) = wanted.feeds {
@@ -236,7 +236,7 @@ fn sent(stack: &Stack<'_>, wanted: &PlannedAttachment<'_>, fed: &HashSet<u32>, u
     }
 }
 
-/// What an interface feeds of the packets it sends, seen by a packet socket, if others may have fed them.
+/// Decides which of the packets that an interface sends feed if a packet socket sees them and others may have fed them.
 fn by_source(device: &Device, unfed: &Unfed<'_>) -> Decision {
     let name = &device.name;
     let translated = match unfed.sources {

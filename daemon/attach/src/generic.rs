@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 8;
 /// An interface with an XDP program in generic mode: the interface in question, or one below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GenericXdp {
-    /// Its name.
+    /// The name of the interface.
     pub interface: String,
 }
 
@@ -22,7 +22,7 @@ impl GenericXdp {
         Self::within(device, devices, DEPTH_MAX)
     }
 
-    /// Whether such a program is on this interface.
+    /// Returns true if such a program is on this interface.
     pub fn is_on(device: &Device) -> bool {
         device.xdp.is_some_and(|program| matches!(program.place, "generic" | "several modes"))
     }

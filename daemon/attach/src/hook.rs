@@ -193,15 +193,15 @@ fn remove(traffic: &mut Traffic, ifindex: u32, way: Way, program: u32) -> io::Re
 /// A filter of weir at a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// The interface.
+    /// The name of the interface.
     pub interface: String,
-    /// Its index.
+    /// The index of the interface.
     ifindex: u32,
-    /// The direction.
+    /// The direction in which the filter sees packets.
     pub way: Way,
     /// The id of its program.
     pub program: u32,
-    /// Whether a running weir uses it. If so, it is no leftover.
+    /// True if a running weir uses it. If so, it is not left over.
     pub is_used: bool,
     /// The process id of that weir, if visible.
     pub owner: Option<u32>,

@@ -2,17 +2,18 @@
 //!
 //! [`Attachments`] is the coordinator's side: one slot for each direction of each measured interface (`slots`), and its
 //! state (`attachment`, `present`; `departures` has the interfaces that vanished from it, and `arrivals` those that
-//! come, with what they carry before weir is attached). [`Attacher`] is a thread. It owns everything that is attached,
-//! and makes the system calls for which the kernel takes its configuration lock, which other processes may hold for
-//! seconds. `tasks` are the messages between the two; the coordinator never waits for more than a moment.
+//! come, with what they carry before weir is attached). Besides these it has the present interfaces (`inventory`), the
+//! requests of users (`requests`), refusals and unanswered requests (`health`), and the state of the log (`log`).
+//! [`Attacher`] is a thread. It owns everything that is attached, and makes the system calls for which the kernel takes
+//! its configuration lock, which other processes may hold for seconds. `tasks` are the messages between the two; the
+//! coordinator never waits for more than a moment.
 //!
 //! Whenever the kernel reports a change ([`netlink`]), the configuration and the present interfaces determine which
 //! interfaces to measure (`plan`). weir then detaches from interfaces that are no longer wanted, attaches to missing
 //! ones in the best way of the `methods`, and leaves the others alone (`settle`). If very many interfaces appear at
 //! once, `pace` limits how much of the kernel's time they take. How interfaces are stacked (`stack`) decides on which
 //! one a packet feeds totals and lists (`feeds`). Filters at the classic tc hook would outlive the daemon: `hook`
-//! removes them, and `leftovers` removes those of an earlier weir. `released` lists the interfaces that `weir detach`
-//! has detached, and `requests` handles that command and `weir attach`.
+//! removes them, and `leftovers` removes those of an earlier weir. `commands` handles `weir detach` and `weir attach`.
 //!
 //! Once a second and at the edge of each window, weir checks whether its programs are still attached, and still first.
 //! It restores those that are not (`answers`); until then weir was blind (`watch`). Other weirs are recognized by their
@@ -27,13 +28,17 @@ mod arrivals;
 mod attacher;
 mod attachment;
 mod attachments;
+mod commands;
 mod coverage;
 mod departures;
 mod error;
 mod feeds;
 mod generic;
+mod health;
 mod hook;
+mod inventory;
 mod leftovers;
+mod log;
 mod methods;
 mod nat;
 pub mod netlink;
@@ -42,7 +47,6 @@ mod pace;
 mod plan;
 mod present;
 mod readings;
-mod released;
 mod requests;
 mod sessions;
 mod settle;
@@ -68,7 +72,7 @@ pub use self::{
     nat::{Nat, Unknown},
     obtained::Obtained,
     plan::{covers, list},
-    released::Reattached,
+    requests::Reattached,
     tasks::{Channels, TaskResult},
     windows::InterfaceNow,
 };

@@ -29,8 +29,9 @@ use tracing::{debug, info, warn};
 use weir_common::{control::Feeds, packet};
 use weir_config::{Mode, interface::Way};
 use weir_datapath::{
-    Chains, KernelError, has_tcx,
+    Chains, KernelError,
     kept::link::{Link, LinkPosition, Links, Passing},
+    probe_tcx,
     programs::{TcPrograms, XdpPrograms},
     syscall::Hook,
     tap::{Tap, Taps, Target},
@@ -96,11 +97,11 @@ pub const fn for_many(attach_methods: &'static [Obtained]) -> &'static [Obtained
 pub struct AttachResources<'a> {
     /// The programs, if there are any.
     pub programs: Option<Programs<'a>>,
-    /// The packet sockets.
+    /// The packet sockets that are open.
     pub taps: Taps,
     /// The links that an earlier weir left on interfaces.
     pub inherited: Links,
-    /// Whether so many interfaces are attached that TCX is avoided.
+    /// True if so many interfaces are attached that TCX is avoided.
     pub has_many: bool,
     /// The resources for being first at a hook.
     pub hook_order: HookOrder,
@@ -139,7 +140,7 @@ impl HookOrder {
 
 /// The programs for the methods that use one.
 pub struct Programs<'a> {
-    /// The XDP programs.
+    /// The XDP programs, which see received packets.
     pub xdp: XdpPrograms<'a>,
     /// The programs for TCX and the classic tc hook.
     pub tc: TcPrograms<'a>,
@@ -147,25 +148,26 @@ pub struct Programs<'a> {
 
 /// Keeps an interface measured until dropped.
 pub enum AttachmentGuard {
-    /// A program.
+    /// An XDP or tc program that a BPF link holds in place.
     Program {
-        /// The program's link.
+        /// The link. The kernel detaches the program when it is closed.
         link: Link,
     },
     /// A program run by a filter.
     Filter {
-        /// The filter.
+        /// The filter with its place at the hook.
         hooked: Hooked,
     },
-    /// A packet socket.
+    /// A packet socket, for interfaces where no program can be attached.
     Socket {
-        /// Its tap.
+        /// The socket's place in [`Taps`].
         tap: Tap,
     },
 }
 
 impl AttachmentGuard {
-    /// Its position now. A packet socket is always first. `traffic` is opened when needed.
+    /// Returns the current position among other programs. A packet socket is always first. `traffic` is opened when
+    /// needed.
     ///
     /// # Errors
     ///
@@ -334,7 +336,7 @@ impl AttachResources<'_> {
 impl Programs<'_> {
     fn attach(&mut self, device: &Device, way: Way, method: Obtained) -> Result<AttachmentGuard, AttachError> {
         let Some(hook) = hook_of(method, way) else { return self.tc(device, way) };
-        if method == Obtained::Tcx && matches!(has_tcx(), Ok(false)) {
+        if method == Obtained::Tcx && matches!(probe_tcx(), Ok(false)) {
             return Err(AttachError::NoTcx(device.name.clone()));
         }
         let link = Link::attach(self.of(device, way, method)?, device.ifindex, hook)
@@ -361,7 +363,7 @@ impl Programs<'_> {
                 Err(error) => {
                     let (interface, direction) = (&device.name, way.name());
                     warn!(%interface, direction, "cannot replace the earlier program: {}. Attaching again", with_causes(&error));
-                    inherited.is_broken(hook, device.ifindex);
+                    inherited.note_broken(hook, device.ifindex);
                     None
                 }
             }

@@ -10,10 +10,10 @@ use weir_system::bounded;
 
 use super::netlink;
 
-/// What is known about address translation in this network namespace.
+/// The address translation in this network namespace, as far as weir can find out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nat {
-    /// These rules translate.
+    /// These nftables rules translate addresses.
     Rules(Vec<String>),
     /// There are no such rules.
     None,
@@ -24,13 +24,13 @@ pub enum Nat {
 /// Why rules are not visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// Missing privileges.
+    /// weir lacks the privilege to ask.
     NotPermitted,
     /// Any other error, with the kernel's error number.
     Failed(Option<i32>),
 }
 
-/// Whether the source address of a sent packet shows that the router itself sent it.
+/// Tells if the source address of a sent packet shows that the router itself sent it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sources {
     /// The source address shows it.
@@ -43,7 +43,7 @@ pub enum Sources {
 }
 
 impl Sources {
-    /// Asks the kernel.
+    /// Finds out by asking the kernel if it translates addresses.
     pub fn ask() -> Self {
         /// The kernel creates this file in a network namespace once it tracks connections. Without tracking, it
         /// translates nothing.
@@ -67,12 +67,12 @@ impl Sources {
     }
 }
 
-/// Where the kernel lists the tables of iptables-legacy.
+/// The files in which the kernel lists the tables of iptables-legacy.
 const TABLES: [(&str, &str); 2] =
     [("/proc/net/ip_tables_names", "iptables"), ("/proc/net/ip6_tables_names", "ip6tables")];
 
 impl Nat {
-    /// Asks the kernel.
+    /// Asks the kernel for the rules that translate addresses.
     pub fn ask() -> Self {
         Self::judge(netlink::nat_chains(), TABLES.map(|(path, program)| (bounded::read_to_string(path), program)))
     }

@@ -29,11 +29,11 @@ pub enum Obtained {
     Tc,
     /// By a packet socket.
     AfPacket,
-    /// Not at all: weir will attach soon.
+    /// weir is not attached yet, but will be soon.
     Waiting,
-    /// Not at all: the interface has not appeared yet.
+    /// weir is not attached, because the interface has not appeared yet.
     Absent,
-    /// Not at all: the interface no longer exists.
+    /// weir is not attached, because the interface no longer exists.
     Gone,
     /// Not at all: a user has told weir to detach.
     Detached,
@@ -46,7 +46,7 @@ pub enum Obtained {
 }
 
 impl Obtained {
-    /// All of them.
+    /// All variants, in the order of their declaration.
     pub const ALL: [Self; 12] = [
         Self::Native,
         Self::Generic,
@@ -62,7 +62,7 @@ impl Obtained {
         Self::Shared,
     ];
 
-    /// Whether weir sees packets. If not, what the interface carries is unknown.
+    /// Returns true if weir sees packets. If not, the traffic of the interface is unknown.
     pub const fn sees_packets(self) -> bool {
         match self {
             Self::Native | Self::Generic | Self::Tcx | Self::Tc | Self::AfPacket | Self::Shared => true,
@@ -70,7 +70,7 @@ impl Obtained {
         }
     }
 
-    /// Its name in reports.
+    /// Returns the name that reports use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Native => "xdp-native",
@@ -90,17 +90,17 @@ impl Obtained {
 }
 
 impl Obtained {
-    /// Whether it is at the tc hook.
+    /// Returns true for a program or filter at the tc hook.
     pub const fn is_at_tc(self) -> bool {
         matches!(self, Self::Tcx | Self::Tc)
     }
 
-    /// Whether it is a BPF link.
+    /// Returns true if a BPF link holds the program.
     pub const fn has_link(self) -> bool {
         matches!(self, Self::Native | Self::Generic | Self::Tcx)
     }
 
-    /// What counts as one packet.
+    /// Returns the unit that counts as one packet.
     pub const fn counts(self) -> Counts {
         match self {
             Self::Generic => Counts::Buffers,
@@ -121,28 +121,60 @@ pub fn kept_back(xdp: XdpProgram) -> String {
 }
 
 /// The likely reason why a program sees fewer packets than the interface counts, if no program in front of it is known.
-/// `xdp` is the XDP program on the interface.
-pub fn reason_for_missing(obtained: Obtained, way: Way, xdp: Option<XdpProgram>) -> Cow<'static, str> {
-    match (obtained, way, xdp) {
+/// `xdp` is the XDP program on the interface. A virtual interface has no hardware.
+pub fn reason_for_missing(
+    obtained: Obtained,
+    way: Way,
+    xdp: Option<XdpProgram>,
+    is_virtual: bool,
+) -> Cow<'static, str> {
+    let (reason, of_hardware) = match (obtained, way, xdp) {
+        (Obtained::Native, ..) if is_virtual => {
+            return "likely the driver drops them, or hands them on without running the program".into();
+        }
         (Obtained::Native, ..) => {
-            "likely the card forwards flows in hardware (offload), or has queues without the program".into()
+            return "likely the card forwards flows in hardware (offload), or has queues without the program".into();
         }
-        (Obtained::Generic, ..) => {
-            "likely offloads merge packets before the program sees them (use `mode: tcx` or `mode: tc`, or disable them \
-             with `ethtool -K DEVICE gro off lro off`), or the card forwards flows in hardware"
-                .into()
-        }
+        (Obtained::Generic, ..) => (
+            "offloads merge packets before the program sees them (use `mode: tcx` or `mode: tc`, or disable them with \
+             `ethtool -K DEVICE gro off lro off`)",
+            "the card forwards flows in hardware",
+        ),
         (_, Way::Ingress, Some(xdp)) => {
-            format!("likely {} drops or redirects them before weir sees them", describe(xdp)).into()
+            return format!("likely {} drops or redirects them before weir sees them", describe(xdp)).into();
         }
-        (_, Way::Ingress, None) => {
-            // It may have been there for a part of the window only. A virtual interface has no hardware.
-            "likely another XDP program, which has left the interface since, dropped or redirected them, the kernel \
-             drops broken frames before weir sees them, or a card forwards flows in hardware (offload)"
-                .into()
-        }
-        (_, Way::Egress, _) => {
-            "likely they were sent without the kernel's stack: by an XDP redirect, AF_XDP, or hardware offload".into()
+        // It may have been there for a part of the window only.
+        (_, Way::Ingress, None) => (
+            "another XDP program, which has left the interface since, dropped or redirected them, or the kernel drops \
+             broken frames before weir sees them",
+            "the card forwards flows in hardware (offload)",
+        ),
+        (_, Way::Egress, _) => (
+            "they were sent without the kernel's stack, by an XDP redirect or AF_XDP",
+            "the card forwards flows in hardware (offload)",
+        ),
+    };
+    if is_virtual { format!("likely {reason}").into() } else { format!("likely {reason}, or {of_hardware}").into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hardware_is_blamed_only_where_there_is_some_and_last() {
+        for obtained in [Obtained::Native, Obtained::Generic, Obtained::Tcx, Obtained::Tc, Obtained::AfPacket] {
+            for way in Way::ALL {
+                for xdp in [None, Some(XdpProgram { id: None, place: "native" })] {
+                    let [of_card, of_veth] =
+                        [false, true].map(|is_virtual| reason_for_missing(obtained, way, xdp, is_virtual));
+                    assert!(!of_veth.contains("hardware") && !of_veth.contains("card"), "{of_veth}");
+                    assert!(of_card.starts_with("likely ") && of_veth.starts_with("likely "), "{of_card} {of_veth}");
+                    if obtained == Obtained::Tcx && xdp.is_none() {
+                        assert!(of_card.starts_with(&*of_veth) && of_card.contains("hardware"), "{of_card}");
+                    }
+                }
+            }
         }
     }
 }

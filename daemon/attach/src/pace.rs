@@ -16,25 +16,32 @@ const SLICE: Duration = Duration::from_millis(50);
 /// ... and how long the break is, in which other processes can use the kernel's lock.
 const REST: Duration = Duration::from_millis(50);
 
-/// Whether weir may choose TCX on its own.
+/// Decides if weir may choose TCX on its own.
 #[derive(Debug)]
 pub struct TcxBudget {
     left: usize,
     since: Duration,
+    /// True if the last plan had too many interfaces.
+    is_exceeded: bool,
 }
 
 impl TcxBudget {
     /// A full budget at this time.
     pub const fn new(now: Duration) -> Self {
-        Self { left: TCX_MAX, since: now }
+        Self { left: TCX_MAX, since: now, is_exceeded: false }
     }
 
-    /// Whether TCX may be chosen for `more` directions at once, in addition to the `held` ones that are at a tc hook.
-    pub fn allows(&mut self, now: Duration, held: usize, more: usize) -> bool {
+    /// Plans to attach `more` directions at once, in addition to the `held` ones that are at a tc hook.
+    pub fn plan(&mut self, now: Duration, held: usize, more: usize) {
         let passed = now.saturating_sub(self.since).as_secs() / TCX_EVERY.as_secs();
         self.since += TCX_EVERY * passed as u32;
         self.left = TCX_MAX.min(self.left.saturating_add(passed as usize));
-        held + more <= TCX_MAX && more <= self.left
+        self.is_exceeded = held + more > TCX_MAX || more > self.left;
+    }
+
+    /// Returns true if the last plan avoids TCX.
+    pub const fn is_exceeded(&self) -> bool {
+        self.is_exceeded
     }
 
     /// Notes that this many directions were attached.
@@ -76,26 +83,31 @@ mod tests {
         Duration::from_secs(s)
     }
 
+    fn allows(budget: &mut TcxBudget, now: Duration, held: usize, more: usize) -> bool {
+        budget.plan(now, held, more);
+        !budget.is_exceeded()
+    }
+
     #[test]
     fn a_few_interfaces_get_tcx_and_many_do_not() {
-        let mut budget = TcxBudget::new(s(100));
-        assert!(budget.allows(s(100), 0, TCX_MAX) && budget.allows(s(100), TCX_MAX, 0));
-        assert!(!budget.allows(s(100), 0, TCX_MAX + 1));
-        assert!(!budget.allows(s(100), TCX_MAX - 3, 4), "too many in all");
+        let budget = &mut TcxBudget::new(s(100));
+        assert!(allows(budget, s(100), 0, TCX_MAX) && allows(budget, s(100), TCX_MAX, 0));
+        assert!(!allows(budget, s(100), 0, TCX_MAX + 1));
+        assert!(!allows(budget, s(100), TCX_MAX - 3, 4), "too many in all");
     }
 
     #[test]
     fn interfaces_that_come_and_go_do_not_get_tcx_forever() {
-        let mut budget = TcxBudget::new(s(100));
+        let budget = &mut TcxBudget::new(s(100));
         budget.spend(TCX_MAX - 2);
-        assert!(budget.allows(s(100), 2, 2) && !budget.allows(s(100), 2, 3));
+        assert!(allows(budget, s(100), 2, 2) && !allows(budget, s(100), 2, 3));
         budget.spend(2);
-        assert!(!budget.allows(s(100), 0, 1) && !budget.allows(s(100), 0, 1));
-        assert!(budget.allows(s(101), 0, 1) && !budget.allows(s(101), 0, 2), "one a second");
+        assert!(!allows(budget, s(100), 0, 1) && !allows(budget, s(100), 0, 1));
+        assert!(allows(budget, s(101), 0, 1) && !allows(budget, s(101), 0, 2), "one a second");
         budget.spend(1);
-        assert!(budget.allows(s(104), 0, 3) && !budget.allows(s(104), 0, 4));
+        assert!(allows(budget, s(104), 0, 3) && !allows(budget, s(104), 0, 4));
         assert!(
-            budget.allows(s(1_000), 0, TCX_MAX) && !budget.allows(s(1_000), 0, TCX_MAX + 1),
+            allows(budget, s(1_000), 0, TCX_MAX) && !allows(budget, s(1_000), 0, TCX_MAX + 1),
             "the budget has a limit"
         );
     }

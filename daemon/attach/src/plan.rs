@@ -12,13 +12,13 @@ use super::netlink::{Device, Devices};
 pub struct PlannedAttachment<'l> {
     /// The entry of the configuration.
     pub rule: usize,
-    /// The interface.
+    /// The interface to attach to.
     pub device: &'l Device,
-    /// The direction.
+    /// The direction to measure.
     pub way: Way,
-    /// Which packets feed totals and lists, if configured.
+    /// The packets of it that feed totals and lists, if configured.
     pub feeds: Option<Feeds>,
-    /// Whether weir can find out by which interface a sent packet arrived. A packet socket cannot.
+    /// True if weir can find out by which interface a sent packet arrived. A packet socket cannot.
     pub knows_origin: bool,
 }
 
@@ -31,7 +31,8 @@ pub fn list(devices: &mut Devices, rules: &[Interface]) -> io::Result<Vec<Device
     if rules.iter().any(Interface::is_default_route) { devices.list_with_routes() } else { devices.list() }
 }
 
-/// Whether a rule covers this interface, by one of its names or by its route. A pattern never covers the loopback.
+/// Returns true if a rule covers this interface, by one of its names or by its route. A pattern never covers the
+/// loopback.
 pub fn covers(rule: &Interface, device: &Device) -> bool {
     let may_fit = !(device.loopback && rule.is_pattern());
     may_fit && device.names().any(|name| rule.covers(name, device.carries_default))
@@ -51,7 +52,7 @@ pub fn rule_of(rules: &[Interface], device: &Device) -> Option<usize> {
     kinds.into_iter().find_map(first)
 }
 
-/// Whether an interface that is measured under the one rule may continue under the other one. Both rules must cover
+/// Returns true if an interface that is measured under one rule may continue under the other. Both rules must cover
 /// interfaces that come and go, and attach in the same way.
 pub fn passes_on(from: &Interface, to: &Interface) -> bool {
     from == to || !from.is_named() && !to.is_named() && from.mode == to.mode
@@ -65,7 +66,7 @@ pub fn successor(before: &[Interface], rule: usize, rules: &[Interface], device:
     stays.then_some(next)
 }
 
-/// Everything that `rules` want of these interfaces.
+/// Returns everything that `rules` want of these interfaces.
 pub fn wanted<'l>(rules: &[Interface], devices: &'l [Device], has_programs: bool) -> Vec<PlannedAttachment<'l>> {
     let mut all = Vec::new();
     for device in devices {

@@ -9,21 +9,23 @@ use super::{netlink::XdpProgram, tasks::Number};
 /// The kernel's side of an attachment.
 #[derive(Clone, Copy, Debug)]
 pub struct Present {
-    /// The interface's index.
+    /// The interface index.
     pub ifindex: u32,
     /// The XDP program on the interface, weir's or another.
     pub xdp: Option<XdpProgram>,
-    /// Its link address. It distinguishes the interface from another one with the same name or index.
+    /// True if the interface is made by software.
+    pub is_virtual: bool,
+    /// The link address. It distinguishes the interface from another one with the same name or index.
     pub address: Option<LinkAddress>,
-    /// Its own counts when its packets became those of this attachment.
+    /// The interface's own counts when its packets became those of this attachment.
     pub origin: Origin,
     /// The attacher's number for it.
     pub number: Number,
 }
 
 impl Present {
-    /// Whether it is the same interface, as far as is known. A card that was moved to another namespace and back may
-    /// have a new index.
+    /// Returns true if it is the same interface, as far as is known. A card that was moved to another namespace and
+    /// back may have a new index.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self.address, other.address) {
             (Some(one), Some(other)) => one == other,
@@ -38,7 +40,7 @@ pub struct Origin {
     least: [Tally; 2],
     /// `None` if only the count at the attachment is an upper bound.
     most: Option<[Tally; 2]>,
-    /// Whether the kernel has not reported its arrival yet.
+    /// True if the kernel has not reported its arrival yet.
     is_awaited: bool,
 }
 
@@ -59,7 +61,7 @@ impl Origin {
         Self { least: counts.unwrap_or_default(), most: None, is_awaited: false }
     }
 
-    /// Whether the kernel has not reported its arrival yet: its next report is about that.
+    /// Returns true if the kernel has not reported its arrival yet: its next report is about that.
     pub const fn is_awaited(self) -> bool {
         self.is_awaited
     }

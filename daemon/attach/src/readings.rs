@@ -36,9 +36,9 @@ pub struct Readings<'a> {
     own: OwnCounts,
     /// The interfaces' own counts at a second reading.
     later: OwnCounts,
-    /// What weir's programs had counted before and after the interfaces were read, by slot.
+    /// The packets that weir's programs had counted before and after the interfaces were read, by slot.
     seen: Vec<[SeenPackets; 2]>,
-    /// What they had counted in the account `others` before that.
+    /// The packets in the account `others` before that.
     others: SeenPackets,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Readings<'a> {
         name_to_index(&self.socket, &asked).is_ok_and(|index| index == ifindex).then_some(own)
     }
 
-    /// Both counts for the program of this slot.
+    /// Returns both counts for the program of this slot.
     pub fn of_program(&self, slot: usize, its: (&str, u32), way: Way) -> Option<Reading> {
         let own = self.own(its, way)?;
         Some(Reading { own: [own; 2], seen: *self.seen.get(slot).filter(|_| self.live.is_some())? })
@@ -104,7 +104,7 @@ impl<'a> Readings<'a> {
         Some(Reading { own: [own, later], seen: [seen; 2] })
     }
 
-    /// What weir's programs had counted in the account `others` at the last reading.
+    /// Returns the packets that weir's programs had counted in the account `others` at the last reading.
     pub const fn others(&self) -> SeenPackets {
         self.others
     }
@@ -113,7 +113,7 @@ impl<'a> Readings<'a> {
         (0..slots).map(|slot| self.seen_of(slot)).collect()
     }
 
-    /// What the program of this slot has counted until now.
+    /// Returns the packets that the program of this slot has counted until now.
     pub fn seen_of(&self, slot: usize) -> SeenPackets {
         let (all, merged) = self.live.map_or_else(Default::default, |live| live.seen_and_merged(slot));
         SeenPackets { all, merged }

@@ -1,4 +1,4 @@
-//! Interfaces that come and go while weir runs, such as the sessions of a pattern: what they carried that no program
+//! Interfaces that come and go while weir runs, such as the sessions of a pattern: counts the packets that no program
 //! saw.
 
 use std::{collections::HashMap, time::Duration};
@@ -8,7 +8,7 @@ use weir_config::interface::Way;
 use weir_system::clock;
 
 use super::{
-    arrivals::Departed,
+    arrivals::{Coming, Departed},
     attachment::Attachment,
     attachments::Attachments,
     coverage::{Coverage, Reading, SeenPackets, Unseen, less},
@@ -19,9 +19,24 @@ use super::{
     present::Origin,
 };
 
+/// The last known count of a direction of an interface that is gone.
+#[derive(Clone, Copy, Debug)]
+struct LastCount {
+    own: Tally,
+    /// True if it is a lower bound: the interface may have counted more.
+    is_least: bool,
+}
+
+impl LastCount {
+    /// Returns the same as a lower bound, if the interface had counted `listed` before.
+    const fn at_least(self, listed: Tally) -> Self {
+        if self.own.packets < listed.packets { Self { own: listed, is_least: true } } else { self }
+    }
+}
+
 impl Attachment {
-    /// The kernel's message about the arrival of this interface, which was listed before, has its counts.
-    pub fn is_announced(&mut self, ifindex: u32, origin: Origin) {
+    /// Notes the counts of this interface, which was listed before, from the kernel's message about its arrival.
+    pub fn note_announced(&mut self, ifindex: u32, origin: Origin) {
         let ordered = self.ordered.as_mut().map(|ordered| &mut ordered.present);
         for present in self.present.as_mut().into_iter().chain(ordered).filter(|one| one.ifindex == ifindex) {
             if present.origin.is_awaited() {
@@ -30,17 +45,19 @@ impl Attachment {
         }
         if self.here().is_some_and(|here| here.ifindex == ifindex) {
             let arrived = [&mut self.arrived, &mut self.arrived_awaited].into_iter().flatten();
-            arrived.filter(|one| one.origin.is_awaited()).for_each(|one| one.origin = origin);
+            for one in arrived.filter(|one| one.origin.is_awaited()) {
+                one.origin = origin;
+            }
         }
     }
 
-    /// Whether a packet socket measures it, or will.
+    /// Returns true if a packet socket measures it, or will.
     fn is_by_socket(&self) -> bool {
         self.ordered.map_or(self.obtained == Obtained::AfPacket, |ordered| ordered.by_socket)
     }
 
-    /// Its interface is in no list any more. Returns what must be known of it when the kernel's message with its last
-    /// counts is read; `None` if the comparison of its counts has begun. `seen` is what its program has counted.
+    /// Notes that its interface is no longer listed. Returns the facts that are needed when the kernel's message with
+    /// its last counts is read; `None` if the comparison of its counts has begun. `seen` is the count of its program.
     pub fn depart(&mut self, seen: SeenPackets) -> Option<Departed> {
         let Some(arrived) = self.forget_arrival() else {
             self.short_lives.is_mixed |= self.is_by_socket() && !self.coverage.is_new();
@@ -55,11 +72,13 @@ impl Attachment {
         Some(Departed { arrived, seen: Some(seen).filter(|_| !self.is_by_socket()), blind, at })
     }
 
-    /// The interface that is no longer there had counted `own` packets in this direction.
-    fn end_departed(&mut self, departed: &Departed, own: Tally) {
+    /// Notes that the interface, which is no longer present, had counted `own` packets in this direction.
+    fn end_departed(&mut self, departed: &Departed, own: LastCount) {
         let Departed { arrived, seen, blind, at: _ } = *departed;
-        // A veth that is deleted reports that it has received nothing. What it had counted before is certain.
-        let own = if own.packets < arrived.listed.packets { arrived.listed } else { own };
+        let LastCount { own, is_least } = own.at_least(arrived.listed);
+        if is_least {
+            self.short_lives.add(Unseen::UNKNOWN, blind);
+        }
         let came = Reading { own: arrived.origin.bounds(self.way, own), seen: [arrived.seen; 2] };
         let Some(seen) = seen else {
             let [least, most] = came.own;
@@ -69,15 +88,31 @@ impl Attachment {
         self.short_lives.add(Unseen::between(&came, &gone).unwrap_or(Unseen::UNKNOWN), blind);
     }
 
-    /// Its interface is gone, and had counted `own` packets in this direction. `seen` is what its program has counted.
-    fn end_short_life(&mut self, own: Tally, seen: SeenPackets) {
+    /// Returns true if this reading can be that of an interface which stays. An interface that is being deleted is
+    /// still there for a while, and may say that it has received nothing, as one does whose driver has reset its
+    /// counters.
+    pub fn is_credible(&self, reading: &Reading) -> bool {
+        let ([own, _], [seen, _]) = (reading.own, reading.seen);
+        match (self.coverage.reading(), &self.arrived) {
+            (Some(earlier), _) => Unseen::between(&earlier, reading).is_some(),
+            (None, Some(arrived)) => {
+                let has_seen = !self.is_by_socket() && seen.since(arrived.seen).all.packets > 0;
+                own.packets >= arrived.listed.packets && !(own.is_zero() && has_seen)
+            }
+            (None, None) => true,
+        }
+    }
+
+    /// Notes that its interface is gone, and had counted `own` packets in this direction. `seen` is the count of its
+    /// program.
+    fn end_short_life(&mut self, own: LastCount, seen: SeenPackets) {
         if let Some(departed) = self.depart(seen) {
             self.end_departed(&departed, own);
         }
     }
 
-    /// The window ends, in which this was not seen of an interface that came with a packet socket. weir was blind only
-    /// if something was not seen.
+    /// Notes at the end of a window that these packets were not seen of an interface that came with a packet socket.
+    /// weir was blind only if some packets were not seen.
     pub fn note_arrival_told(&mut self, reading: Option<Reading>, unseen: Option<Unseen>) -> Option<Unseen> {
         if self.present.is_none() || reading.is_none() {
             return unseen;
@@ -90,12 +125,12 @@ impl Attachment {
         unseen
     }
 
-    /// What was not seen of interfaces that came and went in this window, and for how long.
+    /// Returns the packets that were missed of interfaces that came and went in this window, and for how long.
     pub fn end_short_lives(&mut self) -> Option<(Unseen, Duration)> {
         std::mem::take(&mut self.short_lives).unseen(self.told, self.present.is_some())
     }
 
-    /// Adds what was not seen of such interfaces to what was not seen otherwise.
+    /// Adds the packets that were missed of such interfaces to those that were missed otherwise.
     pub fn add_short_lives(&mut self, unseen: Option<Unseen>, more: Option<(Unseen, Duration)>) -> Option<Unseen> {
         let Some((more, blind)) = more else { return unseen };
         self.blind = Some(self.blind.unwrap_or_default() + blind.max(Duration::from_millis(1)));
@@ -108,91 +143,104 @@ impl Attachment {
 impl Attachments<'_> {
     /// Notes that the kernel describes an interface: it may have come, or may have another name.
     pub fn note_device(&mut self, device: &Device) {
-        let known = self.known(device.ifindex);
+        let known = self.inventory.known(device.ifindex);
         let was_covered = known.is_some_and(|known| self.may_arrive(known));
         if !self.may_arrive(device) {
             // It may have had another name until now.
             self.note_last_counts(device, Departure::Unwanted);
-        } else if !was_covered && self.arrivals.came_at(device.ifindex).is_none() {
-            self.arrivals.note_came(device.ifindex, clock::now().monotonic);
-            // What it had counted under another name is no concern.
-            self.origins.remove(&device.ifindex);
+        } else if self.inventory.arrivals.came_at(device.ifindex).is_some() || !was_covered {
+            if self.inventory.arrivals.came_at(device.ifindex).is_none() {
+                // Packets that it counted under another name do not matter.
+                self.inventory.forget_origin(device.ifindex);
+            }
+            self.inventory.arrivals.note_came(device.ifindex, clock::now().monotonic, device.up);
         }
         self.note_reported(device.ifindex, device.counts);
     }
 
-    /// Notes which interfaces are in this list and not in the last one, if the kernel's message about them is still to
-    /// be read.
-    pub(super) fn note_listed(&mut self, devices: &[Device]) {
-        if self.devices.is_empty() {
+    /// Notes which interfaces are in the last list and not in the one `before`, if the kernel's message about them is
+    /// still to be read.
+    pub(super) fn note_listed(&mut self, before: &[Device]) {
+        if before.is_empty() {
             // The first list: nothing has come since weir started.
             return;
         }
         let now = clock::now().monotonic;
-        let before: HashMap<_, _> = self.devices.iter().map(|device| (device.ifindex, device)).collect();
+        let before: HashMap<_, _> = before.iter().map(|device| (device.ifindex, device)).collect();
         let was_covered = |ifindex: u32| {
-            let known = before.get(&ifindex).filter(|_| !self.gone.contains_key(&ifindex));
+            let known = before.get(&ifindex).filter(|_| !self.inventory.is_gone(ifindex));
             known.is_some_and(|known| self.may_arrive(known))
         };
-        let new = devices.iter().filter(|one| self.may_arrive(one) && !was_covered(one.ifindex));
-        let new: Vec<_> = new.map(|device| device.ifindex).collect();
-        new.into_iter().for_each(|ifindex| self.arrivals.note_came(ifindex, now));
+        let listed = self.inventory.devices().iter();
+        let new = listed.filter(|one| self.may_arrive(one) && !was_covered(one.ifindex));
+        let new: Vec<_> = new.map(|device| (device.ifindex, device.up)).collect();
+        for (ifindex, is_up) in new {
+            self.inventory.arrivals.note_came(ifindex, now, is_up);
+        }
     }
 
-    /// Notes that the kernel has deleted an interface, or has moved it to another namespace, and what it had counted.
+    /// Notes that the kernel has deleted an interface, or has moved it to another namespace, with its last counts.
     pub fn note_left(&mut self, device: &Device, departure: Departure) {
         self.note_last_counts(device, departure);
         // The last counts of a deleted interface may be incomplete.
         self.note_gone(device.ifindex, departure, device.counts.filter(|_| departure == Departure::Moved));
     }
 
-    /// Notes what an interface had counted when it went, or got a name that no rule covers.
+    /// Notes the counts of an interface when it went, or got a name that no rule covers.
     fn note_last_counts(&mut self, device: &Device, departure: Departure) {
-        let (came_at, now) = (self.arrivals.take_came(device.ifindex), clock::now().monotonic);
+        let (came, now) = (self.inventory.arrivals.take_came(device.ifindex), clock::now().monotonic);
         let Some(counts) = device.counts else { return };
+        let is_over = departure == Departure::Deleted;
+        let last = |way: Way| LastCount {
+            own: counts[way as usize],
+            is_least: is_over && way == Way::Ingress && device.forgets_received(),
+        };
         // Another interface had its index before.
-        let is_another = self.gone.contains_key(&device.ifindex);
+        let is_another = self.inventory.is_gone(device.ifindex);
         let mut is_here = [false; 2];
         for way in [Way::Ingress, Way::Egress] {
-            if let Some(departed) = self.arrivals.take_departed(device.ifindex, way) {
+            if let Some(departed) = self.inventory.arrivals.take_departed(device.ifindex, way) {
                 is_here[way as usize] = true;
-                self.note_departed(device, way, &departed, counts[way as usize]);
+                self.note_departed(device, way, &departed, last(way));
             }
         }
         for (slot, one) in self.slots.numbered().filter(|_| !is_another) {
             if one.here().is_some_and(|here| here.ifindex == device.ifindex) {
                 is_here[one.way as usize] = true;
-                one.end_short_life(counts[one.way as usize], self.readings.seen_of(slot));
+                one.end_short_life(last(one.way), self.readings.seen_of(slot));
             }
         }
         if let Some(shared) = &mut self.shared {
             shared.note_last_counts(device.ifindex, counts, now);
         }
-        let Some(came_at) = came_at else { return };
-        let origin = self.origins.get(&device.ifindex).copied().unwrap_or_default();
+        let Some(Coming { at: came_at, was_up }) = came else { return };
+        let origin = self.inventory.origin(device.ifindex);
         let Some(rule) = rule_of(&self.rules, device).filter(|_| self.may_arrive(device)) else { return };
         for &way in self.rules[rule].direction.ways() {
             let has_member = self.shared.as_ref().is_some_and(|shared| shared.has(device.ifindex, way));
             if !is_here[way as usize] && !has_member {
-                let is_over = departure == Departure::Deleted;
-                self.note_never_measured(rule, device, way, (origin, now.saturating_sub(came_at), is_over));
+                let mut own = last(way);
+                own.is_least &= was_up;
+                self.note_never_measured(rule, device, (way, own), (origin, now.saturating_sub(came_at), is_over));
             }
         }
     }
 
-    /// A direction of an interface that is gone before it was ordered. It came with these counts, was there for this
-    /// time, and does not come back if it is over.
+    /// Notes a direction of an interface that went before it was ordered, and its last count. It came with these
+    /// counts, was present for this time, and does not come back if it is over.
     fn note_never_measured(
         &mut self,
         rule: usize,
         device: &Device,
-        way: Way,
+        (way, LastCount { own, is_least }): (Way, LastCount),
         (origin, blind, is_over): (Origin, Duration, bool),
     ) {
-        let own = device.counts.unwrap_or_default()[way as usize];
         let seen = [SeenPackets::default(); 2];
         let came = Reading { own: origin.bounds(way, own), seen };
-        let unseen = Unseen::between(&came, &Reading { own: [own; 2], seen }).unwrap_or(Unseen::UNKNOWN);
+        let mut unseen = Unseen::between(&came, &Reading { own: [own; 2], seen }).unwrap_or(Unseen::UNKNOWN);
+        if is_least {
+            unseen.add(Unseen::UNKNOWN);
+        }
         if unseen.is_none() {
             return;
         }
@@ -208,8 +256,8 @@ impl Attachments<'_> {
         }
     }
 
-    /// The last count of a direction of an interface that was no longer listed.
-    fn note_departed(&mut self, device: &Device, way: Way, departed: &Departed, own: Tally) {
+    /// Notes the last count of a direction of an interface that was no longer listed.
+    fn note_departed(&mut self, device: &Device, way: Way, departed: &Departed, own: LastCount) {
         if let Some(rule) = rule_of(&self.rules, device).filter(|_| self.may_arrive(device))
             && let Some(one) = self.ledger_of(rule, device, way)
         {
@@ -234,7 +282,7 @@ impl Attachments<'_> {
         Some(one)
     }
 
-    /// What this direction of an interface that was never listed fed, as far as the others tell.
+    /// Returns what this direction of an interface that was never listed fed, judged by the others.
     fn feeds_like(&self, rule: usize, way: Way) -> Feeds {
         let mut here = self.slots.iter().filter(|one| one.here().is_some());
         let like = here.clone().find(|one| (one.rule, one.way) == (rule, way)).map(|one| one.feeds);
@@ -244,16 +292,11 @@ impl Attachments<'_> {
         })
     }
 
-    /// The interface with this index in the last list, unless it is gone since.
-    fn known(&self, ifindex: u32) -> Option<&Device> {
-        self.devices.iter().find(|device| device.ifindex == ifindex).filter(|_| !self.gone.contains_key(&ifindex))
-    }
-
-    /// Whether an interface is measured for its name once it comes. weir has measured none before that carries the
-    /// default route, whatever its name.
+    /// Returns true if an interface is measured for its name once it comes. weir has measured none before that carries
+    /// the default route, whatever its name.
     fn may_arrive(&self, device: &Device) -> bool {
         let rule = rule_of(&self.rules, device).map(|rule| &self.rules[rule]);
-        rule.is_some_and(|rule| !rule.is_default_route()) && !self.released.has(&device.name)
+        rule.is_some_and(|rule| !rule.is_default_route()) && !self.requests.is_released(&device.name)
     }
 }
 
@@ -272,6 +315,10 @@ mod tests {
     /// This many packets, each of 100 bytes.
     fn packets(packets: u64) -> Tally {
         Tally::new(packets, packets * 100)
+    }
+
+    fn exactly(count: u64) -> LastCount {
+        LastCount { own: packets(count), is_least: false }
     }
 
     fn seen(all: u64) -> SeenPackets {
@@ -306,46 +353,78 @@ mod tests {
     #[test]
     fn a_session_that_is_gone_again_has_lost_what_no_program_saw() {
         let mut one = session(arrived(0, true, 1_000));
-        one.end_short_life(packets(50), seen(1_043));
+        one.end_short_life(exactly(50), seen(1_043));
         one.give_up();
         assert_eq!((unseen(&mut one), one.arrived), (Some((7, 0)), None));
         assert!(one.blind.is_some());
         // It moved here with its counts, or got its name.
         let mut one = session(arrived(900, true, 1_000));
-        one.end_short_life(packets(950), seen(1_043));
+        one.end_short_life(exactly(950), seen(1_043));
         assert_eq!(unseen(&mut one), Some((7, 0)));
         // Nothing was lost, so weir was not blind.
         let mut one = session(arrived(0, true, 1_000));
-        one.end_short_life(packets(43), seen(1_043));
+        one.end_short_life(exactly(43), seen(1_043));
         assert_eq!((unseen(&mut one), one.blind), (None, None));
-        // A veth has forgotten what it had received, but weir has listed it.
+        // A veth has forgotten what it had received.
+        let unknown = Unseen::UNKNOWN.beyond.packets;
+        let mut one = session(arrived(0, true, 1_000));
+        one.end_short_life(LastCount { own: packets(0), is_least: true }, seen(1_000));
+        assert_eq!(unseen(&mut one), Some((0, unknown)));
+        // weir has listed it with some packets.
         let mut one = session(Arrived { listed: packets(9), ..arrived(0, true, 1_000) });
-        one.end_short_life(packets(0), seen(1_000));
-        assert_eq!(unseen(&mut one), Some((9, 0)), "it was never attached");
+        one.end_short_life(exactly(0), seen(1_000));
+        assert_eq!(unseen(&mut one), Some((9, unknown)), "it was never attached");
         // An interface that was there before weir has no arrival.
         let mut one = attached(0, "ppp0", Way::Ingress, 7);
-        one.end_short_life(packets(50), seen(1_043));
+        one.end_short_life(exactly(50), seen(1_043));
         assert_eq!(unseen(&mut one), None);
+    }
+
+    /// A veth that is being deleted is listed for some ten milliseconds more, and says that it has received nothing.
+    #[test]
+    fn a_count_that_is_forgotten_at_a_windows_edge_says_nothing() {
+        let end = |is_last| WindowEnd { length: SECOND, is_last };
+        let reading = |own, all| Some(Reading { own: [packets(own); 2], seen: [seen(all); 2] });
+        let mut one = session(arrived(0, true, 1_000));
+        one.begin(reading(20, 1_020));
+        assert_eq!(one.compare_with(reading(0, 1_030), 0, end(false)), None);
+        one.leave(Departure::Deleted, None, SeenPackets::default());
+        one.end();
+        assert_eq!(one.compare_with(None, 0, end(false)), None);
+        // The driver has reset its counters.
+        let mut one = session(arrived(0, true, 1_000));
+        one.begin(reading(20, 1_020));
+        assert_eq!(one.compare_with(reading(0, 1_030), 0, end(false)), None);
+        one.compare_with(reading(1, 1_031), 0, end(false));
+        assert_eq!(one.compared.unseen, None, "not known");
+        assert_eq!(one.coverage.reading().map(|last| last.own[0]), Some(packets(1)));
+        // The comparison does not begin with a count of which weir has seen more.
+        let mut one = session(arrived(0, true, 1_000));
+        assert!(one.is_credible(&reading(0, 1_000).unwrap()) && one.is_credible(&reading(5, 1_003).unwrap()));
+        assert!(!one.is_credible(&reading(0, 1_003).unwrap()));
+        assert_eq!(one.compare_with(reading(0, 1_003), 0, end(false)), None);
+        one.end_short_life(LastCount { own: packets(0), is_least: true }, seen(1_003));
+        assert_eq!(unseen(&mut one), Some((0, Unseen::UNKNOWN.beyond.packets)));
     }
 
     #[test]
     fn what_an_interface_had_counted_when_it_came_is_a_bound_if_it_is_not_known() {
         let mut one = session(arrived(7, false, 1_000));
-        one.end_short_life(packets(50), seen(1_043));
+        one.end_short_life(exactly(50), seen(1_043));
         assert_eq!(unseen(&mut one), Some((0, 7)), "it may have counted them elsewhere");
         let mut one = session(arrived(7, false, 1_000));
-        one.is_announced(7, Origin::arrived([packets(3); 2]));
-        one.is_announced(7, Origin::arrived([packets(40); 2]));
-        one.end_short_life(packets(50), seen(1_043));
+        one.note_announced(7, Origin::arrived([packets(3); 2]));
+        one.note_announced(7, Origin::arrived([packets(40); 2]));
+        one.end_short_life(exactly(50), seen(1_043));
         assert_eq!(unseen(&mut one), Some((4, 0)), "the first message about it counts");
     }
 
     #[test]
     fn all_sessions_of_a_window_add_up() {
         let mut one = session(arrived(0, true, 1_000));
-        one.end_short_life(packets(50), seen(1_043));
+        one.end_short_life(exactly(50), seen(1_043));
         one.note_arrival(arrived(0, true, 1_043));
-        one.end_short_life(packets(20), seen(1_043 + 15));
+        one.end_short_life(exactly(20), seen(1_043 + 15));
         assert_eq!(unseen(&mut one), Some((7 + 5, 0)));
     }
 
@@ -354,9 +433,9 @@ mod tests {
         let sessions = || {
             let mut one = session(arrived(0, true, 1_000));
             (one.obtained, one.told) = (Obtained::AfPacket, seen(1_000));
-            one.end_short_life(packets(50), seen(0));
+            one.end_short_life(exactly(50), seen(0));
             one.note_arrival(arrived(10, true, 1_000));
-            one.end_short_life(packets(30), seen(0));
+            one.end_short_life(exactly(30), seen(0));
             one.told = seen(1_000 + 62);
             one
         };
@@ -398,18 +477,18 @@ mod tests {
             one
         };
         let mut one = awaited(Departure::Deleted);
-        one.end_short_life(packets(52), seen(1_000));
+        one.end_short_life(exactly(52), seen(1_000));
         one.end();
         assert_eq!((unseen(&mut one), one.departures.since().is_some()), (Some((42, 0)), true));
         let mut one = awaited(Departure::Deleted);
         assert!(one.forget_arrival().is_some(), "the attachment fails before the kernel's message is read");
         let mut one = awaited(Departure::Moved);
-        one.end_short_life(packets(52), seen(1_000));
+        one.end_short_life(exactly(52), seen(1_000));
         assert_eq!(unseen(&mut one), None, "it was here before, and its counts are compared once it is back");
         let mut one = awaited(Departure::Deleted);
         one.attach(one.here().unwrap());
         one.begin(Some(Reading { own: [packets(52); 2], seen: [seen(1_000); 2] }));
-        one.end_short_life(packets(52), seen(1_000));
+        one.end_short_life(exactly(52), seen(1_000));
         assert_eq!(unseen(&mut one), None, "its counts are compared");
     }
 

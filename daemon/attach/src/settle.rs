@@ -1,9 +1,12 @@
 //! Decides from a list of interfaces what must be attached and what must be detached.
+//!
+//! Interfaces come, go, swap names and move between namespaces at any time, and messages about that may be lost. So
+//! weir decides from the whole list of present interfaces, not from single events, how the attachments differ from the
+//! configuration. Doing this twice changes nothing, so a repeated or late list does no harm.
+//!
+//! Releases come before new orders, because an interface may need the slot that another one has just left.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tracing::{info, warn};
 use weir_common::control::egress;
@@ -18,7 +21,7 @@ use super::{
     arrivals::Arrived,
     attachment::{Attachment, Fate, Ordered},
     attachments::{Attachments, Going},
-    departures::{Departure, Departures},
+    departures::Departures,
     error::AttachError,
     feeds::Feeding,
     generic::GenericXdp,
@@ -26,7 +29,7 @@ use super::{
     netlink::Device,
     obtained::Obtained,
     plan::{PlannedAttachment, wanted},
-    present::{Origin, Present},
+    present::Present,
     shared_slot::SharedSlot,
     stack::{levels, under},
     tasks::{Number, Task, ToAttach, Urgency},
@@ -35,88 +38,63 @@ use super::{
 impl Attachments<'_> {
     /// Applies this list of interfaces: releases interfaces that are gone or no longer wanted, and orders missing ones.
     pub(super) fn settle(&mut self, devices: Vec<Device>, sources: Sources) -> Result<(), AttachError> {
-        self.note_origins(&devices);
-        self.note_listed(&devices);
-        self.devices = Arc::new(devices);
-        let devices = self.devices.clone();
+        let before = self.inventory.replace(devices, clock::now().monotonic);
+        self.note_listed(&before);
+        let devices = self.inventory.devices().clone();
         let wanted = self.wanted(&devices);
         self.feeding = Feeding::new(&wanted, &devices, sources);
         self.let_go_but(&wanted);
-        self.gone.clear();
-        self.last_readings.clear();
+        self.inventory.forget_gone();
         if let Some(table) = &mut self.table {
             table.set_feeding(self.feeding.for_the_programs())?;
         }
         self.feed()?;
         self.order_missing(&wanted)?;
-        self.arrivals.forget(&devices);
+        self.inventory.arrivals.forget(&devices);
         let now = clock::now().monotonic;
         for attachment in self.slots.iter_mut().filter(|one| one.here().is_none()) {
-            let is_there = devices.iter().any(|device| device.name == attachment.name);
-            attachment.is_idle(now, is_there, self.released.has(&attachment.name));
+            let is_there = self.inventory.has_name(&attachment.name);
+            attachment.note_idle(now, is_there, self.requests.is_released(&attachment.name));
         }
         let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
-        self.refused.retain(|(ifindex, _), _| there.contains(ifindex));
+        self.health.retain_refusals(|ifindex| there.contains(&ifindex));
         self.warn_of_generic(&devices);
         self.begin_coverage();
         Ok(())
     }
 
-    /// Notes which interfaces are new or were renamed since the last list, and their counts then.
-    fn note_origins(&mut self, devices: &[Device]) {
-        let is_reliable = !self.may_have_missed_news();
-        let before: HashMap<_, _> = self.devices.iter().map(|device| (device.ifindex, device)).collect();
-        let there: HashSet<_> = devices.iter().map(|device| device.ifindex).collect();
-        self.origins.retain(|ifindex, _| there.contains(ifindex) || !before.contains_key(ifindex));
-        for now in devices {
-            match before.get(&now.ifindex).filter(|_| !self.gone.contains_key(&now.ifindex)) {
-                Some(before) if before.name == now.name => {}
-                // The kernel's report about its new name has its counts.
-                Some(_) if is_reliable && self.arrivals.came_at(now.ifindex).is_some() => {}
-                Some(before) => {
-                    let counts = before.counts.filter(|_| is_reliable);
-                    self.origins.insert(now.ifindex, Origin::renamed(counts));
-                }
-                None => {
-                    // The kernel reports no arrivals of interfaces that were there before weir.
-                    let origin = Origin::listed(now.counts.filter(|_| is_reliable), is_reliable && !before.is_empty());
-                    self.origins.entry(now.ifindex).or_insert(origin);
-                }
-            }
-        }
-    }
-
     /// Warns once for each interface on which XDP in generic mode runs before the tc hook.
     fn warn_of_generic(&mut self, devices: &[Device]) {
-        let mut behind = HashSet::new();
+        let mut behind = BTreeMap::new();
         if devices.iter().any(GenericXdp::is_on) {
             for attachment in self.slots.iter().filter(|one| one.way == Way::Ingress && one.obtained.is_at_tc()) {
                 let ifindex = attachment.present.map(|present| present.ifindex);
                 let Some(device) = devices.iter().find(|device| Some(device.ifindex) == ifindex) else { continue };
                 let Some(found) = GenericXdp::before(device, devices) else { continue };
-                behind.insert(device.ifindex);
-                if !self.behind_generic.contains(&device.ifindex) {
-                    warn!(interface = %device.name, "{found}");
-                }
+                behind.insert(device.ifindex, (device, found));
             }
         }
-        self.behind_generic = behind;
+        for ifindex in self.log.note_behind_generic(behind.keys().copied().collect()) {
+            if let Some((device, found)) = behind.get(&ifindex) {
+                warn!(interface = %device.name, "{found}");
+            }
+        }
     }
 
     pub(super) fn wanted<'d>(&self, devices: &'d [Device]) -> Vec<PlannedAttachment<'d>> {
         let mut wanted = wanted(&self.rules, devices, self.has_programs);
-        wanted.retain(|wanted| !self.released.has(&wanted.device.name));
+        wanted.retain(|wanted| !self.requests.is_released(&wanted.device.name));
         wanted
     }
 
     /// Releases attachments that are no longer wanted, according to the last list of interfaces.
     pub(super) fn let_go(&mut self) {
-        let devices = self.devices.clone();
+        let devices = self.inventory.devices().clone();
         self.let_go_but(&self.wanted(&devices));
     }
 
     fn let_go_but(&mut self, wanted: &[PlannedAttachment<'_>]) {
-        let gone = std::mem::take(&mut self.gone);
+        let (gone, devices) = (self.inventory.gone().clone(), self.inventory.devices().clone());
         if let Some(shared) = &mut self.shared {
             for (number, ifindex, way) in shared.let_go(wanted, &gone) {
                 self.going.insert(number, Going { slot: SharedSlot::SLOT, ifindex, way });
@@ -130,26 +108,20 @@ impl Attachments<'_> {
         let (now, others) = (clock::now().monotonic, self.readings.others());
         for (slot, attachment) in self.slots.numbered() {
             let elsewhere = attachment.nowhere.or(attachment.ordered.map(|ordered| ordered.present));
-            let departure = |ifindex: u32| {
-                let is_there = || self.devices.iter().any(|device| device.ifindex == ifindex);
-                let unknown = || if is_there() { Departure::Unwanted } else { Departure::Unknown };
-                gone.get(&ifindex).copied().unwrap_or_else(unknown)
-            };
-            let last =
-                |attachment: &Attachment, ifindex: u32| self.last_readings.get(&(ifindex, attachment.way)).copied();
             let ended = if let Some(Present { ifindex, .. }) = elsewhere
                 && !is_wanted(ifindex, attachment.way)
             {
-                if !self.released.has(&attachment.name)
+                if !self.requests.is_released(&attachment.name)
                     && let Some(departed) = attachment.depart(self.readings.seen_of(slot))
                 {
-                    self.arrivals.depart(ifindex, attachment.way, departed);
+                    self.inventory.arrivals.depart(ifindex, attachment.way, departed);
                 }
                 if attachment.nowhere.is_some() && self.rules[attachment.rule].is_named() {
-                    attachment.leave(departure(ifindex), last(attachment, ifindex), others);
+                    let last = self.inventory.last_reading(ifindex, attachment.way);
+                    attachment.leave(self.inventory.departure(ifindex), last, others);
                 }
                 let ended = attachment.end();
-                if self.released.has(&attachment.name) {
+                if self.requests.is_released(&attachment.name) {
                     attachment.obtained = Obtained::Detached;
                 }
                 ended
@@ -157,22 +129,22 @@ impl Attachments<'_> {
                 match attachment.fate(&self.rules, wanted, &gone) {
                     Some(Fate::Gone)
                         if !attachment.present.is_some_and(|present| gone.contains_key(&present.ifindex))
-                            && attachment.may_stray(&self.rules, wanted, &self.devices, now) =>
+                            && attachment.note_straying(&self.rules, wanted, &devices, now) =>
                     {
                         None
                     }
                     Some(Fate::Gone) => {
-                        let is_released = self.released.has(&attachment.name);
+                        let is_released = self.requests.is_released(&attachment.name);
                         let ifindex = attachment.present.map_or(0, |present| present.ifindex);
-                        let is_it = |device: &&Device| device.ifindex == ifindex && !gone.contains_key(&ifindex);
-                        let renamed = self.devices.iter().find(is_it);
+                        let renamed = self.inventory.known(ifindex);
                         let renamed = renamed.map(|device| &*device.name).filter(|name| *name != attachment.name);
                         log_gone(attachment, &self.rules[attachment.rule], is_released, renamed);
                         if !is_released && let Some(departed) = attachment.depart(self.readings.seen_of(slot)) {
-                            self.arrivals.depart(ifindex, attachment.way, departed);
+                            self.inventory.arrivals.depart(ifindex, attachment.way, departed);
                         }
                         if !is_released && self.rules[attachment.rule].is_named() {
-                            attachment.leave(departure(ifindex), last(attachment, ifindex), others);
+                            let last = self.inventory.last_reading(ifindex, attachment.way);
+                            attachment.leave(self.inventory.departure(ifindex), last, others);
                         } else {
                             attachment.give_up();
                         }
@@ -188,7 +160,7 @@ impl Attachments<'_> {
                         ended
                     }
                     Some(Fate::Stays(wanted)) => {
-                        if attachment.stays(wanted, &self.rules[wanted.rule]) {
+                        if attachment.continue_as(wanted, &self.rules[wanted.rule]) {
                             self.directory.assign(slot, &attachment.names(), Some(attachment.way));
                         }
                         None
@@ -201,7 +173,6 @@ impl Attachments<'_> {
                 self.thread.put(Task::Detach(number));
             }
         }
-        self.gone = gone;
     }
 
     /// Updates which packets feed, if that has changed because another interface came or went.
@@ -234,12 +205,13 @@ impl Attachments<'_> {
     /// kernel permits no XDP program below one in generic mode.
     pub(super) fn order_missing(&mut self, wanted: &[PlannedAttachment<'_>]) -> Result<(), AttachError> {
         let mut missing: Vec<_> = wanted.iter().filter(|wanted| !self.is_measured(wanted)).collect();
-        let levels = if missing.is_empty() { HashMap::new() } else { levels(&self.devices) };
+        let levels = if missing.is_empty() { HashMap::new() } else { levels(self.inventory.devices()) };
         let is_above = |one: &&&PlannedAttachment<'_>| {
             let rule = &self.rules[one.rule];
             one.way == Way::Ingress && rule.mode == Mode::Generic && rule.is_named()
         };
-        let under = under(missing.iter().filter(is_above).map(|one| one.device.ifindex).collect(), &self.devices);
+        let above = missing.iter().filter(is_above).map(|one| one.device.ifindex).collect();
+        let under = under(above, self.inventory.devices());
         let urgency = |wanted: &PlannedAttachment<'_>| match self.urgency(wanted) {
             Urgency::Fitting if under.contains(&wanted.device.ifindex) => Urgency::Named,
             urgency => urgency,
@@ -247,14 +219,11 @@ impl Attachments<'_> {
         missing.sort_by_key(|wanted| (urgency(wanted), levels.get(&wanted.device.ifindex).copied()));
         let missing: Vec<_> = missing.into_iter().map(|wanted| (wanted, urgency(wanted))).collect();
         let new = missing.iter().filter(|(_, urgency)| *urgency < Urgency::Refused).count();
-        let has_many = !self.budget.allows(clock::now().monotonic, self.at_tc(), new);
-        if has_many && new > 0 && !self.has_logged_many {
-            self.has_logged_many = true;
-            info!(
-                "many interfaces: weir prefers the classic tc hook to TCX, which would keep other processes from configuring the network"
-            );
+        let at_tc = self.at_tc();
+        self.budget.plan(clock::now().monotonic, at_tc, new);
+        if self.budget.is_exceeded() && new > 0 {
+            self.log.note_many();
         }
-        self.has_many = has_many;
         for (wanted, urgency) in missing {
             if let Err(error) = self.order(wanted, urgency) {
                 self.refuse(wanted.rule, wanted.way, wanted.device, error)?;
@@ -270,7 +239,7 @@ impl Attachments<'_> {
     }
 
     fn urgency(&self, wanted: &PlannedAttachment<'_>) -> Urgency {
-        if self.refused.contains_key(&(wanted.device.ifindex, wanted.way)) {
+        if self.health.refusal(wanted.device.ifindex, wanted.way).is_some() {
             Urgency::Refused
         } else if self.rules[wanted.rule].is_named() {
             Urgency::Named
@@ -300,8 +269,8 @@ impl Attachments<'_> {
             // It is not added to the programs' table: interfaces that are not in the table belong to the shared slot.
             None => {
                 let Some(shared) = &mut self.shared else { return Err(AttachError::NoSlot(device.name.clone())) };
-                let origin = self.origins.get(&device.ifindex).copied().unwrap_or_default();
-                let arrival = self.arrivals.came_at(device.ifindex).map(|at| (origin, at));
+                let origin = self.inventory.origin(device.ifindex);
+                let arrival = self.inventory.arrivals.came_at(device.ifindex).map(|at| (origin, at));
                 if shared.take(wanted, number, feeds, urgency == Urgency::Refused, arrival) {
                     warn!(
                         interface = %device.name, direction = way.name(),
@@ -312,7 +281,7 @@ impl Attachments<'_> {
                 SharedSlot::SLOT
             }
         };
-        let (device, has_many) = (device.clone(), self.has_many);
+        let (device, has_many) = (device.clone(), self.budget.is_exceeded());
         let one = ToAttach { number, urgency, device, way, mode, slot, feeds, has_many };
         self.thread.put(Task::Attach(Box::new(one)));
         Ok(())
@@ -340,14 +309,21 @@ impl Attachments<'_> {
         attachment.call(device, &self.rules[rule]);
         let seen = self.readings.seen_of(slot);
         attachment.note_seen((!by_socket).then_some(seen), self.readings.seen_of(SharedSlot::SLOT));
-        let origin = self.origins.get(&device.ifindex).copied().unwrap_or_default();
-        if let Some(at) = self.arrivals.came_at(device.ifindex) {
+        let origin = self.inventory.origin(device.ifindex);
+        if let Some(at) = self.inventory.arrivals.came_at(device.ifindex) {
             let seen = if by_socket { attachment.told } else { seen };
             let listed = device.counts.unwrap_or_default()[way as usize];
             attachment.note_arrival(Arrived { origin, at, seen, listed });
         }
         let (present, before) = (
-            Present { ifindex: device.ifindex, xdp: device.xdp, address: device.address, origin, number },
+            Present {
+                ifindex: device.ifindex,
+                xdp: device.xdp,
+                is_virtual: device.is_virtual(),
+                address: device.address,
+                origin,
+                number,
+            },
             attachment.obtained,
         );
         attachment.order(Ordered { present, urgency, before, is_fresh, by_socket });

@@ -26,7 +26,7 @@ use super::{
     watch::Watched,
 };
 
-/// Their name in reports.
+/// The name of this slot in reports.
 pub const NAME: &str = "others";
 
 /// The interfaces without a slot of their own.
@@ -34,13 +34,13 @@ pub const NAME: &str = "others";
 pub struct SharedSlot {
     members: BTreeMap<Number, Member>,
     numbers: HashMap<(u32, Way), Number>,
-    /// Whether the slot had a member in this window.
+    /// True if the slot had a member in this window.
     had_one: bool,
-    /// Whether a member counted buffers in this window.
+    /// True if a member counted buffers in this window.
     counted_buffers: bool,
     /// How long a member may have been blind in this window.
     blind: Option<Duration>,
-    /// What was not seen of interfaces that came and went in this window.
+    /// Packets that were missed of interfaces that came and went in this window.
     short_lives: Unseen,
     /// The interfaces among them that are in no list any more, with their counts when they came, at least, and when
     /// that was. The kernel's message with their last counts is still to be read.
@@ -50,14 +50,14 @@ pub struct SharedSlot {
 /// One direction of an interface that shares the slot.
 pub struct Member {
     rule: usize,
-    /// The interface's index.
+    /// The interface index.
     pub ifindex: u32,
-    /// The direction.
+    /// The measured direction.
     pub way: Way,
     name: String,
     /// How its packets are seen; [`Obtained::Waiting`] until it is attached.
     obtained: Obtained,
-    /// Whether the kernel refused it before.
+    /// True if the kernel refused it before.
     was_refused: bool,
     feeds: Feeds,
     /// The state of its position.
@@ -73,7 +73,7 @@ impl SharedSlot {
     /// The slot that they share.
     pub const SLOT: usize = OTHERS as usize;
 
-    /// Whether this direction of this interface is a member.
+    /// Returns true if this direction of this interface is a member.
     pub fn has(&self, ifindex: u32, way: Way) -> bool {
         self.numbers.contains_key(&(ifindex, way))
     }
@@ -116,7 +116,7 @@ impl SharedSlot {
         is_first
     }
 
-    /// Whether a member has this number.
+    /// Returns true if a member has this number.
     pub fn knows(&self, number: Number) -> bool {
         self.members.contains_key(&number)
     }
@@ -126,8 +126,8 @@ impl SharedSlot {
         self.members.get_mut(&number)
     }
 
-    /// A member was attached in this way.
-    pub fn is_attached(&mut self, number: Number, obtained: Obtained) {
+    /// Notes that a member was attached in this way.
+    pub fn note_attached(&mut self, number: Number, obtained: Obtained) {
         if let Some(member) = self.members.get_mut(&number) {
             let now = clock::now().monotonic;
             let new = || Watched::new(now);
@@ -203,8 +203,8 @@ impl SharedSlot {
         missed
     }
 
-    /// Notes what the interface with this index had counted in each direction when it went. Which packets of the slot
-    /// are its own is not known, so weir may have missed all that it carried since it came.
+    /// Notes the counts of the interface with this index, in each direction, when it went. weir does not know which
+    /// packets of the slot were its own, so it may have missed all packets since the interface came.
     pub fn note_last_counts(&mut self, ifindex: u32, counts: [Tally; 2], now: Duration) {
         for way in [Way::Ingress, Way::Egress] {
             let number = self.numbers.get(&(ifindex, way));
@@ -216,7 +216,7 @@ impl SharedSlot {
         }
     }
 
-    /// News may be missing: what is still to be told may never be.
+    /// Notes that news may be missing: events that are still awaited may never be reported.
     pub fn note_missed(&mut self) {
         self.departed.clear();
     }
@@ -227,12 +227,12 @@ impl SharedSlot {
         (self.blind, self.had_one) = (self.blind.max(Some(blind)), true);
     }
 
-    /// What currently keeps weir from seeing all packets of a member.
+    /// Returns the reason why weir does not see all packets of a member at the moment.
     pub fn trouble(&self) -> Option<&str> {
         self.members.values().find_map(|member| member.watched.trouble())
     }
 
-    /// Whether there are members, apart from those that the kernel has refused.
+    /// Returns true if there are members, apart from those that the kernel has refused.
     pub fn has_members(&self) -> bool {
         self.members.values().any(|member| !member.was_refused || !member.is_waiting())
     }
@@ -284,7 +284,7 @@ impl SharedSlot {
         changed
     }
 
-    /// What the members feed together, for reports.
+    /// Returns the packets that the members feed together, in the words of a report.
     fn feeds(&self) -> &'static str {
         let mut all = self.members.values().map(|member| member.feeds);
         let first = all.next().unwrap_or_default();
@@ -302,11 +302,11 @@ impl Member {
         matches!(self.obtained, Obtained::Waiting)
     }
 
-    /// How long it may have been blind in the window that ends, and the most that its interface may have counted, which
-    /// has counted `own` in all until `now`.
+    /// Returns for how long it may have been blind in the window that ends, and the most that its interface may have
+    /// counted, which has counted `own` in all until `now`.
     fn close(&mut self, own: Option<Tally>, now: Duration) -> Option<(Duration, Tally)> {
         if own.is_none() && self.own.is_some() {
-            // Its name has just changed. The next window has the packets of this one, too.
+            // The interface's name has just changed. The next window takes over the packets of this one.
             return None;
         }
         let before = std::mem::replace(&mut self.own, own);
@@ -315,7 +315,7 @@ impl Member {
         Some((blind, carried.map_or(Unseen::UNKNOWN.beyond, |(own, before)| own.since(before))))
     }
 
-    /// Its rule, direction, index and name.
+    /// Returns the member's rule, direction, index and name.
     pub fn what(self) -> (usize, Way, u32, String) {
         (self.rule, self.way, self.ifindex, self.name)
     }
@@ -345,7 +345,7 @@ mod tests {
         let listed = others.close(&ledger).unwrap();
         assert_eq!((listed.feeds, listed.trouble.is_some_and(|why| why.starts_with("4 of them"))), ("all", true));
         for number in 1..=4 {
-            others.is_attached(number, Obtained::Tc);
+            others.note_attached(number, Obtained::Tc);
         }
         assert_eq!((others.waiting(), others.at_tc()), (0, 4));
         let changed = others.feed(|ifindex, _| if ifindex == 7 { Feeds::None } else { Feeds::All });
@@ -377,11 +377,11 @@ mod tests {
         }];
         let mut others = SharedSlot::default();
         others.take(&wanted(&rules, &devices, true)[0], 1, Feeds::All, false, None);
-        others.is_attached(1, Obtained::Tc);
+        others.note_attached(1, Obtained::Tc);
         let member = others.get_mut(1).unwrap();
         let mut blind_until = |own, seconds| {
             let now = clock::now().monotonic + Duration::from_secs(seconds);
-            member.watched.is_wrong(&Position::Removed, now);
+            member.watched.note_wrong(&Position::Removed, now);
             member.close(own, now).map(|(_, carried)| carried)
         };
         assert_eq!(blind_until(Some(own(50_007)), 1), Some(own(7)), "not what it had carried before");
@@ -396,7 +396,7 @@ mod tests {
         let devices = [Device { ifindex: 3, name: "e3".to_owned(), hardware: 1, ..Device::default() }];
         let mut others = SharedSlot::default();
         others.take(&wanted(&rules, &devices, true)[0], 1, Feeds::All, false, None);
-        others.is_attached(1, Obtained::Generic);
+        others.note_attached(1, Obtained::Generic);
         assert_eq!(others.close(&Ledger::default()).unwrap().counts, Counts::Buffers);
     }
 }

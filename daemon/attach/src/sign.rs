@@ -9,7 +9,7 @@ use std::{io, os::fd::OwnedFd};
 use rustix::net::{Protocol, SocketFlags};
 use tracing::debug;
 use weir_datapath::syscall;
-use weir_system::{bounded, text::visible};
+use weir_system::{bounded, text::escaped};
 
 use super::netlink::open_socket;
 
@@ -31,7 +31,7 @@ pub fn show(program: u32) -> io::Result<OwnedFd> {
     open_socket(rustix::net::RawProtocol::new(PROTOCOL).map(Protocol::from_raw), program, SocketFlags::CLOEXEC)
 }
 
-/// Whether a running weir uses this program.
+/// Returns true if a running weir uses this program.
 pub fn is_weir(program: u32) -> bool {
     match bounded::read_to_string(SOCKETS) {
         Ok(sockets) => shown(&sockets).any(|shown| shown == program),
@@ -56,9 +56,7 @@ fn shown(sockets: &str) -> impl Iterator<Item = u32> {
 /// Describes a program for messages: by its id, and by its name if this process may read it.
 pub fn named(program: u32) -> String {
     match syscall::program_name(program) {
-        Ok(name) if !name.is_empty() => {
-            format!("program {program}, \"{}\"", name.chars().map(visible).collect::<String>())
-        }
+        Ok(name) if !name.is_empty() => format!("program {program}, \"{}\"", escaped(&name)),
         _ => format!("program {program}"),
     }
 }

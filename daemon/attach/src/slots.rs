@@ -1,5 +1,9 @@
 //! The slots: one for each direction of each measured interface. This file decides which interface gets which slot. It
 //! makes no system calls.
+//!
+//! The kernel programs count into a fixed number of slots, and a slot's counters continue over windows. So an interface
+//! keeps its slot while it is renamed or away, and one that has left gives its slot up only when its last window is
+//! reported. Slots that the default route may need are never given to patterns.
 
 use std::collections::HashMap;
 
@@ -15,7 +19,7 @@ use super::{
     tasks::Number,
 };
 
-/// All slots.
+/// All slots, by number; `None` for a free one.
 pub struct Slots(Vec<Option<Attachment>>);
 
 impl Slots {
@@ -100,12 +104,12 @@ impl Slots {
         self.0.len()
     }
 
-    /// The used slots.
+    /// Returns the attachments in the used slots.
     pub fn iter(&self) -> impl Iterator<Item = &Attachment> + Clone {
         self.0.iter().flatten()
     }
 
-    /// The used slots.
+    /// Returns the attachments in the used slots, to change them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Attachment> {
         self.0.iter_mut().flatten()
     }
@@ -115,7 +119,7 @@ impl Slots {
         self.0.get_mut(slot)
     }
 
-    /// Whether this direction of this interface is attached, or ordered.
+    /// Returns true if this direction of this interface is attached, or ordered.
     pub fn is_measured(&self, ifindex: u32, way: Way) -> bool {
         let is_its = |one: &Attachment| one.here().is_some_and(|present| present.ifindex == ifindex);
         self.iter().any(|one| one.way == way && is_its(one))

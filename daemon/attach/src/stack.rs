@@ -1,4 +1,8 @@
 //! How interfaces are stacked, and which measured interfaces carry the packets of another one.
+//!
+//! A packet that passes a VLAN on a bridge on a network card is seen on all three. Each must count it in its own
+//! ledger, but totals and lists may count it only once. This file answers the questions that decide where: which
+//! interfaces are below another one, and which of them are measured.
 
 use std::collections::{HashMap, HashSet};
 
@@ -61,14 +65,14 @@ enum Lower<'s, 'l> {
 /// Measured interfaces that together carry and feed all packets of another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carriers<'l> {
-    /// Their names.
+    /// The names of the interfaces.
     names: Vec<&'l str>,
     /// The tunnel in between, if the kernel does not report where its packets travel.
     pub tunnel: Option<&'l str>,
 }
 
 impl Carriers<'_> {
-    /// Their names, as many as fit in a line.
+    /// Returns the names, as many as fit in a line.
     pub fn names(&self) -> String {
         listed(&self.names)
     }
@@ -117,10 +121,16 @@ pub fn under(uppers: HashSet<u32>, devices: &[Device]) -> HashSet<u32> {
 
 /// Pairs of indexes: an interface that is stacked on another one, and that other one.
 fn pairs(devices: &[Device]) -> Vec<(u32, u32)> {
-    let is_veth = |device: &Device| device.kind.as_deref() == Some("veth");
     let lies_on = |device: &Device| device.lower.filter(|_| !is_veth(device)).map(|lower| (device.ifindex, lower));
-    let carries = |device: &Device| device.master.map(|master| (master, device.ifindex));
     devices.iter().flat_map(|device| lies_on(device).into_iter().chain(carries(device))).collect()
+}
+
+fn is_veth(device: &Device) -> bool {
+    device.kind.as_deref() == Some("veth")
+}
+
+fn carries(device: &Device) -> Option<(u32, u32)> {
+    device.master.map(|master| (master, device.ifindex))
 }
 
 impl<'l> Stack<'l> {
@@ -144,7 +154,7 @@ impl<'l> Stack<'l> {
         stack
     }
 
-    /// Whether this direction of an interface is measured, and may feed.
+    /// Returns true if this direction of an interface is measured, and may feed.
     pub fn is_wanted(&self, device: &Device, way: Way) -> bool {
         self.wanted.get(&(device.ifindex, way)).is_some_and(|wanted| wanted.feeds != Some(Feeds::None))
     }
@@ -212,13 +222,13 @@ impl<'l> Stack<'l> {
         self.by_index.get(&lower).copied()
     }
 
-    /// Whether everything that an interface receives feeds on other interfaces.
+    /// Returns true if everything that an interface receives feeds on other interfaces.
     pub fn is_fed_elsewhere(&self, device: &Device) -> bool {
         self.below(device, Way::Ingress).is_some()
             || self.peer(device).is_some_and(|peer| self.is_wanted(peer, Way::Egress))
     }
 
-    /// Whether some packets that an interface receives feed on an interface below it.
+    /// Returns true if some packets that an interface receives feed on an interface below it.
     pub fn is_fed_in_part(&self, device: &Device) -> bool {
         self.is_fed_in_part_within(device, DEPTH_MAX)
     }
@@ -234,7 +244,7 @@ impl<'l> Stack<'l> {
         }
     }
 
-    /// Whether `other` is a different interface and not stacked on this one.
+    /// Returns true if `other` is a different interface and not stacked on this one.
     pub fn is_apart(&self, other: u32, device: &Device) -> bool {
         let other = self.by_index.get(&other);
         other.is_some_and(|other| other.ifindex != device.ifindex && !self.lies_on(other, device, DEPTH_MAX))
@@ -296,7 +306,7 @@ fn is_one_of(device: &Device, kinds: &[&str]) -> bool {
     device.kind.as_deref().is_some_and(|kind| kinds.contains(&kind))
 }
 
-/// Whether it is a tunnel. A `tun` with Ethernet headers (`tap`) is the network card of a virtual machine, not a
+/// Returns true for a tunnel. A `tun` with Ethernet headers (`tap`) is the network card of a virtual machine, not a
 /// tunnel.
 fn is_tunnel(device: &Device) -> bool {
     const ETHERNET: u16 = 1;

@@ -21,12 +21,12 @@ pub type Number = u64;
 /// A task for the thread.
 #[derive(Debug)]
 pub enum Task {
-    /// List the interfaces.
+    /// Asks for a list of the interfaces.
     List {
-        /// Whether to list the routes, too.
+        /// True to list the routes, too.
         with_routes: bool,
-        /// Whether to find out, too, if source addresses identify the router's own packets. Packet sockets that see
-        /// sent packets need this.
+        /// True to find out, too, if source addresses identify the router's own packets. Packet sockets that see sent
+        /// packets need this.
         with_sources: bool,
     },
     /// Check the positions of all attachments.
@@ -35,11 +35,11 @@ pub enum Task {
     Attach(Box<ToAttach>),
     /// Restore an attachment that does not see all packets, in the order of urgency.
     Mend {
-        /// Which attachment.
+        /// The attachment to restore.
         number: Number,
-        /// The interface.
+        /// The interface that it measures.
         device: Box<Device>,
-        /// Its current position.
+        /// The position that the last check found.
         position: Position,
     },
     /// Detach, in the order of urgency.
@@ -55,21 +55,21 @@ pub enum Task {
 /// One direction of an interface, to be attached.
 #[derive(Debug)]
 pub struct ToAttach {
-    /// Its number.
+    /// The number of the attachment, which later tasks and results repeat.
     pub number: Number,
-    /// Its place in the queue.
+    /// The place in the attacher's queue.
     pub urgency: Urgency,
-    /// The interface.
+    /// The interface to attach to.
     pub device: Device,
-    /// The direction.
+    /// The direction to measure.
     pub way: Way,
-    /// How to attach.
+    /// The mode of attachment.
     pub mode: Mode,
-    /// Its slot.
+    /// The slot that counts its packets.
     pub slot: usize,
-    /// Which of its packets feed.
+    /// The packets that feed totals and lists.
     pub feeds: Feeds,
-    /// Whether there are so many interfaces that TCX is avoided.
+    /// True if there are so many interfaces that TCX is avoided.
     pub has_many: bool,
 }
 
@@ -104,16 +104,16 @@ pub enum TaskResult {
     Attached(Number, Result<Obtained, AttachError>),
     /// Weir tried to restore an attachment.
     Mended {
-        /// Which attachment.
+        /// The attachment.
         number: Number,
-        /// Its position before.
+        /// The position before the restoration.
         position: Position,
         /// Why it could not be restored, if it failed.
         result: Result<(), AttachError>,
-        /// Whether it is still attached.
+        /// True if it is still attached.
         is_attached: bool,
     },
-    /// It is detached.
+    /// This attachment is detached.
     Detached(Number),
     /// Everything is detached, or left behind.
     Ended,
@@ -124,16 +124,16 @@ pub enum TaskResult {
 pub struct Handle {
     waiting: Vec<Task>,
     tasks: Sender<Vec<Task>>,
-    /// The results.
+    /// Yields the thread's results.
     pub done: Receiver<TaskResult>,
 }
 
-/// The thread's ends.
+/// The thread's ends of the two channels.
 #[derive(Debug)]
 pub struct Channels {
-    /// The tasks.
+    /// Yields the tasks for the thread.
     pub tasks: Receiver<Vec<Task>>,
-    /// Where the results go.
+    /// Takes the results of the thread.
     pub done: Sender<TaskResult>,
 }
 

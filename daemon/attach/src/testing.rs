@@ -13,7 +13,7 @@ pub fn rule(name: &str, direction: Direction) -> Interface {
     Interface { name: name.to_owned(), mode: Mode::Auto, direction, feeds: None }
 }
 
-/// An Ethernet interface.
+/// Makes an Ethernet interface.
 pub fn device(ifindex: u32, name: &str) -> Device {
     Device { ifindex, name: name.to_owned(), hardware: 1, ..Device::default() }
 }
@@ -21,6 +21,7 @@ pub fn device(ifindex: u32, name: &str) -> Device {
 /// An attachment to this interface, for the rule with this number.
 pub fn attached(rule: usize, name: &str, way: Way, ifindex: u32) -> Attachment {
     let mut one = Attachment::new(rule, name, way);
-    one.present = Some(Present { ifindex, xdp: None, address: None, origin: Origin::default(), number: 1 });
+    one.present =
+        Some(Present { ifindex, xdp: None, is_virtual: true, address: None, origin: Origin::default(), number: 1 });
     one
 }

@@ -24,9 +24,9 @@ pub enum Position {
     First,
     /// Other programs see the packets before it.
     Behind {
-        /// Their names.
+        /// The names of the programs or filters that run earlier.
         who: Vec<String>,
-        /// Whether weir can move before them.
+        /// True if weir can move before them.
         can_move: bool,
     },
     /// Another process has removed it.
@@ -56,10 +56,10 @@ impl Position {
     }
 }
 
-/// How to react.
+/// The reaction to a position that has been lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Restore it now.
+    /// Restore the position now.
     Mend,
     /// Report it: it is new, and weir cannot do anything about it now.
     Tell,
@@ -101,7 +101,7 @@ impl Attempts {
 /// The state of a watched attachment. All times are monotonic.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// When it was last known to see all packets.
+    /// The time at which it was last known to see all packets.
     good_at: Duration,
     /// How long it saw no packets in the open window, at most.
     blind: Duration,
@@ -109,14 +109,14 @@ pub struct Watched {
     obscured: Duration,
     /// How long its position could not be checked in the open window.
     unchecked: Duration,
-    /// How long it was blind in the open window, if it is known what it missed then.
+    /// The time for which it was blind in the open window, if the packets that it missed then are known.
     settled: Duration,
-    /// Whether any of these times became longer in the open window. The others are of earlier windows, which left open
-    /// whether packets were missed.
+    /// True if any of these times became longer in the open window. The others are of earlier windows, which left open
+    /// if packets were missed.
     is_doubtful: bool,
-    /// When the previous window ended.
+    /// The end of the previous window.
     closed_at: Duration,
-    /// Whether it may already have been blind before the open window began.
+    /// True if it may already have been blind before the open window began.
     was_wrong_before: bool,
     /// How many windows in a row have left open whether packets were missed.
     waited: u8,
@@ -126,14 +126,14 @@ pub struct Watched {
     trouble: Option<String>,
     /// The programs in front that weir cannot move before. This is trouble only if packets are missing.
     hook_order: Option<String>,
-    /// Whether a restoration was ordered and is not finished.
+    /// True if a restoration was ordered and is not finished.
     is_mending: bool,
-    /// Whether the last check found it removed or replaced, so that it sees nothing until it is restored.
+    /// True if the last check found it removed or replaced, so that it sees nothing until it is restored.
     sees_nothing: bool,
 }
 
 impl Watched {
-    /// A new attachment.
+    /// Begins with a new attachment.
     pub const fn new(now: Duration) -> Self {
         let attempts = Attempts::new(now);
         Self {
@@ -160,7 +160,8 @@ impl Watched {
         Self { blind: now.saturating_sub(since), is_doubtful: true, ..Self::new(now) }
     }
 
-    /// The same for the interface that this attachment waits for. What it may have missed in the open window stays.
+    /// Begins again with the interface that this attachment waits for. Packets that it may have missed in the open
+    /// window stay.
     #[must_use]
     pub fn returns(&self, since: Duration, now: Duration) -> Self {
         let mut returned = Self::returned(since, now);
@@ -174,18 +175,18 @@ impl Watched {
         Self { good_at: looked.min(now), ..Self::new(now) }
     }
 
-    /// When it was last known to see all packets.
+    /// Returns the time at which it was last known to see all packets.
     pub const fn good_at(&self) -> Duration {
         self.good_at
     }
 
-    /// What currently keeps weir from seeing all packets.
+    /// Returns the reason why weir does not see all its packets at the moment.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
     /// Notes that it sees all packets now. Returns whether there was trouble before.
-    pub fn is_well(&mut self, now: Duration) -> bool {
+    pub fn note_well(&mut self, now: Duration) -> bool {
         (self.good_at, self.hook_order, self.sees_nothing) = (now, None, false);
         self.trouble.take().is_some()
     }
@@ -198,7 +199,7 @@ impl Watched {
     }
 
     /// Notes that it is not first at its hook. Returns how to react.
-    pub fn is_wrong(&mut self, position: &Position, now: Duration) -> Order {
+    pub fn note_wrong(&mut self, position: &Position, now: Duration) -> Order {
         let passed = self.passed(now);
         self.sees_nothing = matches!(position, Position::Removed | Position::Replaced(_));
         match position {
@@ -228,8 +229,8 @@ impl Watched {
         self.trouble.as_deref().or(self.hook_order.as_deref())
     }
 
-    /// Notes that it was restored. Since [`Watched::is_wrong`] it did not see all packets either.
-    pub fn is_mended(&mut self, now: Duration) {
+    /// Notes that it was restored. Since [`Watched::note_wrong`] it did not see all packets either.
+    pub fn note_mended(&mut self, now: Duration) {
         let passed = self.passed(now);
         if self.sees_nothing {
             self.blind += passed;
@@ -241,7 +242,7 @@ impl Watched {
 
     /// Notes that its position could not be checked since `due`, for example because another process holds the kernel's
     /// lock. It may have been blind since the last check: the interface's own count shows that.
-    pub fn is_unknown(&mut self, due: Duration, now: Duration) {
+    pub fn note_unknown(&mut self, due: Duration, now: Duration) {
         if self.good_at >= due {
             return;
         }
@@ -254,48 +255,49 @@ impl Watched {
     }
 
     /// Notes that it is no longer attached anywhere. This is trouble until it is attached again.
-    pub fn is_nowhere(&mut self, now: Duration) {
+    pub fn note_nowhere(&mut self, now: Duration) {
         let passed = self.passed(now);
         self.blind += passed;
     }
 
     /// Notes that it could not be restored.
-    pub fn is_not_mended(&mut self, why: &str) {
+    pub fn note_not_mended(&mut self, why: &str) {
         self.is_mending = false;
         if let Some(trouble) = &mut self.trouble {
             *trouble = format!("{trouble}; {why}");
         }
     }
 
-    /// Whether it may already have been blind when the open window began, although this was not known then.
+    /// Returns true if it may already have been blind when the open window began, although this was not known then.
     pub const fn was_wrong_before(&self) -> bool {
         self.was_wrong_before
     }
 
-    /// How long it may have seen no packets in the open window. What it missed then is accounted for elsewhere.
+    /// Returns for how long it may have seen no packets in the open window. The packets that it missed then are
+    /// accounted for elsewhere.
     pub fn take_blind(&mut self) -> Duration {
         self.is_doubtful = false;
         [&mut self.blind, &mut self.obscured, &mut self.unchecked].map(std::mem::take).into_iter().sum()
     }
 
-    /// Whether it may have been blind in the open window.
+    /// Returns true if it may have been blind in the open window.
     pub const fn was_wrong(&self) -> bool {
         !self.blind.is_zero() || !self.obscured.is_zero() || !self.unchecked.is_zero()
     }
 
-    /// Notes that it is known what it has missed until now.
-    pub fn is_settled(&mut self) {
+    /// Notes that the packets which it has missed until now are known.
+    pub fn note_settled(&mut self) {
         let times = [&mut self.blind, &mut self.obscured, &mut self.unchecked].map(std::mem::take);
         self.settled += times.into_iter().sum::<Duration>();
         self.is_doubtful = false;
     }
 
-    /// How long it was blind in the open window, at most, if it is known what it missed then.
+    /// Returns for how long at most it was blind in the open window, if the packets that it missed then are known.
     pub fn take_settled(&mut self) -> Option<Duration> {
         Some(std::mem::take(&mut self.settled)).filter(|time| !time.is_zero())
     }
 
-    /// Whether it may have been blind since the counts were last compared, usually at the end of a window.
+    /// Returns true if it may have been blind since the counts were last compared, usually at the end of a window.
     pub const fn is_doubtful(&self) -> bool {
         self.is_doubtful
     }
@@ -327,8 +329,8 @@ impl Watched {
         Some(if missed { blind + obscured + unchecked } else { blind }).filter(|time| !time.is_zero())
     }
 
-    /// Whether it was blind if so many packets are missing now. If nothing is known to have kept packets back, they may
-    /// be in a queue, unless more than a queue holds are still missing some windows later.
+    /// Returns true if the missing packets prove that it was blind. If nothing is known to have kept packets back, they
+    /// may be in a queue, unless more than a queue holds are still missing some windows later.
     pub fn is_proof(&self, shortage: Shortage) -> bool {
         let is_decided = self.calm + 1 >= WAITED_MAX && !self.is_doubtful && shortage == Shortage::Certain;
         !self.blind.is_zero() || !self.obscured.is_zero() || is_decided
@@ -362,12 +364,12 @@ mod tests {
     #[test]
     fn it_was_blind_from_the_last_good_check_until_it_is_restored() {
         let mut watched = Watched::new(seconds(10));
-        assert!(!watched.is_well(seconds(11)) && !watched.was_wrong());
-        assert_eq!(watched.is_wrong(&Position::Removed, seconds(12)), Order::Mend);
+        assert!(!watched.note_well(seconds(11)) && !watched.was_wrong());
+        assert_eq!(watched.note_wrong(&Position::Removed, seconds(12)), Order::Mend);
         assert!(watched.trouble().is_some());
-        watched.is_mended(seconds(13));
+        watched.note_mended(seconds(13));
         assert!(watched.was_wrong() && watched.trouble().is_none());
-        assert!(!watched.is_well(seconds(20)), "it was already restored");
+        assert!(!watched.note_well(seconds(20)), "it was already restored");
         assert_eq!(
             watched.close(Shortage::None, seconds(20), false),
             Some(seconds(2)),
@@ -380,8 +382,8 @@ mod tests {
     fn a_program_in_front_makes_weir_blind_only_if_packets_are_missing() {
         for (shortage, expected) in [(Shortage::None, None), (Shortage::Certain, Some(seconds(3)))] {
             let mut watched = Watched::new(seconds(10));
-            assert_eq!(watched.is_wrong(&behind(true), seconds(12)), Order::Mend);
-            watched.is_mended(seconds(13));
+            assert_eq!(watched.note_wrong(&behind(true), seconds(12)), Order::Mend);
+            watched.note_mended(seconds(13));
             assert_eq!(watched.close(shortage, seconds(13), false), expected);
         }
     }
@@ -390,9 +392,9 @@ mod tests {
     fn an_attachment_restored_after_the_edge_was_blind_only_if_it_saw_nothing() {
         for (position, expected) in [(behind(true), None), (Position::Removed, Some(seconds(2)))] {
             let mut watched = Watched::new(seconds(10));
-            assert_eq!(watched.is_wrong(&position, seconds(11)), Order::Mend);
+            assert_eq!(watched.note_wrong(&position, seconds(11)), Order::Mend);
             assert_eq!(watched.close(Shortage::None, seconds(12), false).is_some(), expected.is_some());
-            watched.is_mended(seconds(13));
+            watched.note_mended(seconds(13));
             assert_eq!(watched.close(Shortage::None, seconds(14), false), expected, "{position:?}");
         }
     }
@@ -404,83 +406,83 @@ mod tests {
         for (last, expected) in cases {
             let waits = if last == Shortage::None { 2 } else { WAITED_MAX.into() };
             let mut watched = Watched::new(seconds(10));
-            watched.is_unknown(seconds(11), seconds(12));
+            watched.note_unknown(seconds(11), seconds(12));
             for nth in 0..waits {
                 assert_eq!(watched.close(Shortage::Possible, seconds(12 + nth), false), None, "{nth}");
                 assert!(watched.was_wrong() && watched.was_wrong_before(), "this is not decided yet");
-                watched.is_well(seconds(13 + nth));
+                watched.note_well(seconds(13 + nth));
             }
             assert_eq!(watched.close(last, seconds(12 + waits), false), expected);
             assert!(!watched.was_wrong() && !watched.was_wrong_before());
-            watched.is_unknown(seconds(20), seconds(21));
+            watched.note_unknown(seconds(20), seconds(21));
             assert_eq!(watched.close(Shortage::Possible, seconds(21), false), None, "it waits again another time");
         }
         let mut removed = Watched::new(seconds(10));
-        removed.is_wrong(&Position::Removed, seconds(12));
+        removed.note_wrong(&Position::Removed, seconds(12));
         assert!(removed.close(Shortage::Possible, seconds(12), false).is_some(), "no program saw them");
     }
 
     #[test]
     fn it_may_have_been_blind_before_the_window_began() {
         let mut watched = Watched::new(seconds(10));
-        watched.is_well(seconds(11));
+        watched.note_well(seconds(11));
         assert_eq!(watched.close(Shortage::None, seconds(12), false), None);
         assert!(!watched.was_wrong_before(), "this is not known yet");
-        watched.is_wrong(&Position::Removed, seconds(13));
+        watched.note_wrong(&Position::Removed, seconds(13));
         assert!(watched.was_wrong_before());
-        watched.is_mended(seconds(13));
+        watched.note_mended(seconds(13));
         assert!(
             watched.close(Shortage::Certain, seconds(14), false).is_some() && !watched.was_wrong_before(),
             "it was reported"
         );
-        watched.is_well(seconds(15));
-        watched.is_wrong(&Position::Removed, seconds(16));
+        watched.note_well(seconds(15));
+        watched.note_wrong(&Position::Removed, seconds(16));
         assert!(!watched.was_wrong_before(), "all was well in this window");
     }
 
     #[test]
     fn an_attachment_that_cannot_move_is_not_restored_and_stays_wrong() {
         let mut watched = Watched::new(seconds(10));
-        assert_eq!(watched.is_wrong(&behind(false), seconds(11)), Order::Tell);
+        assert_eq!(watched.note_wrong(&behind(false), seconds(11)), Order::Tell);
         assert!(watched.trouble().is_none() && watched.reason().is_some_and(|why| why.contains("program 7 runs")));
         assert_eq!(
             (watched.close(Shortage::None, seconds(11), false), watched.trouble()),
             (None, None),
             "the program in front passes everything on"
         );
-        assert_eq!(watched.is_wrong(&behind(false), seconds(12)), Order::Nothing, "it was already reported");
+        assert_eq!(watched.note_wrong(&behind(false), seconds(12)), Order::Nothing, "it was already reported");
         assert!(
             watched.close(Shortage::Certain, seconds(12), false) == Some(seconds(1)) && watched.trouble().is_some()
         );
         for now in 12..15 {
-            assert_eq!(watched.is_wrong(&Position::Removed, seconds(now)), Order::Mend);
-            assert_eq!(watched.is_wrong(&Position::Removed, seconds(now)), Order::Nothing, "it is being restored");
-            watched.is_not_mended("not yet");
+            assert_eq!(watched.note_wrong(&Position::Removed, seconds(now)), Order::Mend);
+            assert_eq!(watched.note_wrong(&Position::Removed, seconds(now)), Order::Nothing, "it is being restored");
+            watched.note_not_mended("not yet");
         }
-        assert_eq!(watched.is_wrong(&Position::Removed, seconds(15)), Order::Nothing, "no attempt is left");
-        watched.is_not_mended("and no more");
+        assert_eq!(watched.note_wrong(&Position::Removed, seconds(15)), Order::Nothing, "no attempt is left");
+        watched.note_not_mended("and no more");
         assert!(watched.trouble().is_some_and(|trouble| trouble.ends_with("removed weir's program; and no more")));
-        assert!(watched.is_well(seconds(16)));
+        assert!(watched.note_well(seconds(16)));
     }
 
     #[test]
     fn without_a_check_the_interfaces_own_count_decides() {
         for (shortage, expected) in [(Shortage::None, None), (Shortage::Certain, Some(seconds(5)))] {
             let mut watched = Watched::new(seconds(10));
-            watched.is_unknown(seconds(10), seconds(14));
+            watched.note_unknown(seconds(10), seconds(14));
             assert!(!watched.was_wrong(), "it was checked since then");
-            watched.is_unknown(seconds(14), seconds(15));
+            watched.note_unknown(seconds(14), seconds(15));
             assert_eq!((watched.was_wrong(), watched.trouble(), watched.is_proof(shortage)), (true, None, false));
             for now in 15..15 + u64::from(WAITED_MAX) {
                 assert_eq!(watched.close(shortage, seconds(now), false), None, "a queue may hold them");
-                watched.is_well(seconds(now + 1));
+                watched.note_well(seconds(now + 1));
             }
             assert_eq!(watched.is_proof(shortage), shortage == Shortage::Certain);
             assert_eq!(watched.close(shortage, seconds(20), false), expected);
         }
         let mut watched = Watched::new(seconds(10));
-        watched.is_wrong(&Position::Removed, seconds(11));
-        watched.is_unknown(seconds(12), seconds(14));
+        watched.note_wrong(&Position::Removed, seconds(11));
+        watched.note_unknown(seconds(12), seconds(14));
         assert_eq!(
             watched.close(Shortage::None, seconds(14), false),
             Some(seconds(4)),

@@ -1,4 +1,4 @@
-//! What the attachments do at the end of windows: their part of each report, and the state for the next weir.
+//! The end of a window, as the attachments see it: their part of each report, and the state for the next weir.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -18,8 +18,9 @@ use weir_system::clock;
 
 use super::{
     attachment::{Attachment, WindowEnd},
-    attachments::{Attachments, HELD_UP},
+    attachments::Attachments,
     coverage::SeenPackets,
+    log::HELD_UP,
     netlink::Device,
     obtained::{ABSENT, Obtained, WAITS},
     plan::{PlannedAttachment, alias},
@@ -33,15 +34,15 @@ pub(super) const ON_ITS_WAY: Duration = Duration::from_millis(2);
 /// One direction of an interface, as it is now.
 #[derive(Clone, Debug)]
 pub struct InterfaceNow<'a> {
-    /// Its slot; `None` if weir could not attach to it.
+    /// The slot; `None` if weir could not attach to it.
     pub slot: Option<usize>,
-    /// Its name.
+    /// The name of the interface.
     pub name: &'a str,
     /// The direction; `None` for the shared slot.
     pub way: Option<Way>,
     /// How its packets are seen.
     pub obtained: Obtained,
-    /// What keeps weir from seeing all its packets.
+    /// The reason why weir does not see all its packets.
     pub trouble: Option<Cow<'a, str>>,
 }
 
@@ -87,13 +88,12 @@ impl Attachments<'_> {
     pub fn look(&mut self, patience: Duration, is_last: bool) {
         self.is_last = is_last;
         let (nth, begun) = (self.check(), clock::now().monotonic);
-        let may_act = |done: &TaskResult| matches!(done, TaskResult::Checked { .. } | TaskResult::Mended { .. });
-        self.wait(patience, |all| all.checks[1] >= nth && all.mending == 0, may_act);
+        self.wait(patience, |all| all.health.is_settled(nth), may_act);
         let now = clock::now().monotonic;
         // weir itself may have been stopped in between.
         let due = begun.max(now.saturating_sub(patience));
         for attachment in self.slots.iter_mut().filter(|one| one.present.is_some()) {
-            attachment.watched.is_unknown(due, now);
+            attachment.watched.note_unknown(due, now);
         }
         let was_wrong = self.slots.iter().any(|one| one.watched.was_wrong());
         self.read(if was_wrong { ON_ITS_WAY } else { Duration::ZERO });
@@ -102,7 +102,7 @@ impl Attachments<'_> {
     /// Reads all counts. Packets on their way from an interface to its program have this much time to arrive.
     pub(super) fn read(&mut self, on_its_way: Duration) {
         let taken = self.readings.take(self.slots.len(), on_its_way);
-        self.counting.note(taken);
+        self.log.counting.note(taken);
     }
 
     /// Compares the packets that weir `counted`, by slot, in the window of this length that ends now, with the
@@ -149,7 +149,7 @@ impl Attachments<'_> {
             .map(|trouble| format!("{}: {trouble}", shared_slot::NAME));
         let held_up = self.held_up().map(str::to_owned);
         let waiting = self.waiting();
-        let wait = self.said_to_wait.then(|| format!("{waiting} directions of interfaces are {WAITS}"));
+        let wait = self.log.says_waiting().then(|| format!("{waiting} directions of interfaces are {WAITS}"));
         let refused = self.refused().into_iter().map(|Refused { device, way, reason, .. }| {
             format!("{} ({}): cannot attach: {reason}", device.name, way.name())
         });
@@ -158,27 +158,27 @@ impl Attachments<'_> {
 
     /// Why weir does not know whether its programs are where it left them, if it cannot ask the kernel.
     fn held_up(&self) -> Option<&'static str> {
-        self.is_held_up().then_some(HELD_UP)
+        self.health.is_held_up(clock::now().monotonic).then_some(HELD_UP)
     }
 
     /// The wanted interfaces that were refused and have no slot now. If weir tries again, that slot does not count.
     fn refused(&self) -> Vec<Refused<'_>> {
-        if self.refused.is_empty() {
+        if !self.health.has_refusals() {
             return Vec::new();
         }
         let refused = |wanted: PlannedAttachment<'_>| {
             let PlannedAttachment { rule, device, way, .. } = wanted;
-            let reason = self.refused.get(&(device.ifindex, way))?;
+            let reason = self.health.refusal(device.ifindex, way)?;
             let is_its = |one: &&Attachment| one.name == device.name && one.way == way && !one.is_tried_again();
-            let device = self.devices.iter().find(|one| one.ifindex == device.ifindex)?;
+            let device = self.inventory.listed(device.ifindex)?;
             let is_shown = self.slots.iter().any(|one| is_its(&one));
             (!is_shown).then_some(Refused { device, alias: alias(&self.rules[rule], device), way, reason })
         };
-        self.wanted(&self.devices).into_iter().filter_map(refused).take(INTERFACES_MAX).collect()
+        self.wanted(self.inventory.devices()).into_iter().filter_map(refused).take(INTERFACES_MAX).collect()
     }
 
-    /// What was measured in a window with these ledgers, by slot, and how completely. Frees the slots of interfaces
-    /// that are gone for good, unless it `keeps_slots` because some of their packets are still to come.
+    /// Returns what was measured in a window with these ledgers, by slot, and how completely. Frees the slots of
+    /// interfaces that are gone for good, unless it `keeps_slots` because some of their packets are still to come.
     pub fn close(&mut self, ledgers: &[Ledger], keeps_slots: bool) -> Vec<MeasuredInterface> {
         let (mut all, held_up) = (Vec::new(), self.held_up());
         for slot in 0..self.slots.len() {
@@ -207,9 +207,8 @@ impl Attachments<'_> {
             attachment.changed = false;
             // An interface may still count a packet while it is being detached.
             let is_going = self.going.values().any(|going| going.slot == slot);
-            // What a user has detached stays to be seen while it is there.
-            let is_detached = attachment.obtained == Obtained::Detached
-                && self.devices.iter().any(|device| device.name == attachment.name);
+            // An interface that a user has detached stays listed while it is present.
+            let is_detached = attachment.obtained == Obtained::Detached && self.inventory.has_name(&attachment.name);
             let is_elsewhere = attachment.here().is_some() || attachment.nowhere.is_some();
             let is_over = !is_elsewhere && !is_going && !is_detached;
             let is_free = attachment.is_leaving && !is_going || is_over && !self.rules[attachment.rule].is_named();
@@ -227,7 +226,7 @@ impl Attachments<'_> {
         all
     }
 
-    /// Each measured interface and direction as it is now.
+    /// Returns each measured interface and direction as it is now.
     pub fn now(&self) -> Vec<InterfaceNow<'_>> {
         let (mut all, held_up) = (Vec::new(), self.held_up());
         for (slot, one) in self.slots.all().filter(|(_, one)| !one.is_coming && !one.is_tried_again()) {
@@ -308,12 +307,12 @@ impl Attachments<'_> {
             let counters = edge.counters.get(slot).copied().unwrap_or_default();
             let since = SeenPackets { all: counters.seen, merged: counters.merged };
             let Some(ifindex) = ifindex.filter(|_| state.ifindex.is_some()) else {
-                attachment.is_awaited(state, since, looked, attachment.reading(slot, &self.readings));
+                attachment.await_return(state, since, looked, attachment.reading(slot, &self.readings));
                 continue;
             };
             let is_broken = broken.iter().any(|(hook, of)| (hook.way(), *of) == (attachment.way, ifindex));
             if state.ifindex == Some(ifindex) && !is_broken {
-                attachment.is_taken_over(state, since, looked);
+                attachment.take_over(state, since, looked);
                 continue;
             }
             warn!(
@@ -321,7 +320,11 @@ impl Attachments<'_> {
                 "the interface was created again while no weir ran, or another process has removed weir's program: what it \
                  carried until now was not seen"
             );
-            attachment.is_made_anew(state, since, looked, attachment.reading(slot, &self.readings));
+            attachment.start_anew(state, since, looked, attachment.reading(slot, &self.readings));
         }
     }
+}
+
+fn may_act(done: &TaskResult) -> bool {
+    matches!(done, TaskResult::Checked { .. } | TaskResult::Mended { .. })
 }

@@ -73,12 +73,12 @@ impl Api {
         Self { lock: token.map(Lock::new), keeper, held: Arc::default(), readers: Arc::new(Semaphore::new(READERS)) }
     }
 
-    /// The HTTP routes.
+    /// Returns the HTTP routes.
     pub fn router(self) -> Router {
         Router::new().fallback(take).with_state(Arc::new(self))
     }
 
-    /// Whether to read a request at all.
+    /// Decides from its header if a request is read at all.
     async fn admit(&self, client: &ClientSlot, method: &Method, headers: &HeaderMap) -> Result<Packing, ErrorAnswer> {
         if let Some(lock) = &self.lock
             && !lock.opens(headers.get(AUTHORIZATION), client).await
@@ -106,7 +106,7 @@ impl Api {
         if length.is_some_and(|length: u64| length > BODY_BYTES_MAX as u64) { Err(too_large()) } else { Ok(packing) }
     }
 
-    /// Reads a body.
+    /// Reads a body within the limits of memory.
     async fn read(&self, body: &mut Body) -> Result<(Bytes, MemoryShare), ErrorAnswer> {
         let mut held = MemoryShare { all: self.held.clone(), mine: 0 };
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `weir-collect`.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -48,7 +48,7 @@ pub struct Cli {
     pub log_format: Option<Format>,
 }
 
-/// What can be done with the database.
+/// The commands about a database that reports have been collected in.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Print the content of the database, even while the collector runs

@@ -7,18 +7,18 @@ use serde::Serialize;
 
 use super::store::Before;
 
-/// Counts arrivals.
+/// Counts what arrives again.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Lines that were already stored.
     again: AtomicU64,
-    /// Those of them with another content.
+    /// Lines that were already stored with another content.
     different: AtomicU64,
     /// Lines that were refused.
     refused: AtomicU64,
 }
 
-/// The same for readers.
+/// The same numbers at one moment, for readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Duplicates {
     /// Reports and tombstones that arrived again.
@@ -45,7 +45,7 @@ impl Counters {
         self.refused.fetch_add(lines, Ordering::Relaxed);
     }
 
-    /// The numbers now.
+    /// Returns the numbers at this moment.
     pub fn read(&self) -> Duplicates {
         let Self { again, different, refused } = self;
         let [again, different, refused] = [again, different, refused].map(|count| count.load(Ordering::Relaxed));

@@ -8,7 +8,7 @@ use crossbeam::channel::{Receiver, bounded};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
-use weir_report::limits::OBSERVERS_MAX;
+use weir_schema::limits::OBSERVERS_MAX;
 use weir_system::privileges;
 use weir_system::{clock, numbers::grouped, text::with_causes};
 
@@ -24,12 +24,12 @@ const QUEUE: usize = 2;
 /// How many invalid lines an answer lists.
 const MISTAKES_MAX: usize = 16;
 
-/// An invalid line.
+/// An invalid line of a body.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Mistake {
-    /// Its number in the body, from 1.
+    /// The number of the line in the body, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The mistake in the line.
     pub error: String,
 }
 
@@ -45,9 +45,9 @@ pub struct StoreResult {
 /// The lines of a body that are invalid, or for which there is no room.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct RefusedLines {
-    /// The first ones.
+    /// The first of these lines.
     pub mistakes: Vec<Mistake>,
-    /// Their number.
+    /// The number of all of them.
     pub count: u64,
 }
 
@@ -125,7 +125,7 @@ impl StoreHandle {
 pub struct Checked {
     /// The valid lines, each with its number in the body.
     lines: Vec<(u64, String)>,
-    /// The invalid lines.
+    /// The lines that are refused because they are invalid.
     refused: RefusedLines,
 }
 
@@ -185,7 +185,9 @@ fn keep(store: &mut Store, body: Checked, counters: &Counters) -> Answer {
         }
     }
     batch.commit()?;
-    befores.into_iter().for_each(|before| counters.count(before));
+    for before in befores {
+        counters.count(before);
+    }
     counters.refuse(kept.refused.count);
     if let Some(id) = contested {
         warn!(

@@ -51,7 +51,7 @@ pub struct Options<'a> {
     pub database: &'a Path,
     /// The file with the token that senders must present.
     pub token_file: Option<&'a Path>,
-    /// Whether any client may send, also from other machines.
+    /// True if any client may send, also from other machines.
     pub for_everybody: bool,
     /// The page of the fleet, if there is one.
     pub page: Option<page::Settings<'a>>,
@@ -78,9 +78,9 @@ pub enum CollectError {
     /// The address cannot be used.
     #[error("cannot listen at {address}: {cause}")]
     Listen {
-        /// The address.
+        /// The address in the options.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         cause: io::Error,
     },
     /// A thread could not be started.

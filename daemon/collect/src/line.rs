@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use weir_report::{
+use weir_schema::{
     self as report, Content, TOMBSTONE_SCHEMA,
     limits::{LINE_BYTES_MAX, NAME_BYTES_MAX, check_id, check_name, check_seq, check_total, check_window},
 };
@@ -25,9 +25,9 @@ pub enum Line<'l> {
 /// The columns of a report.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ReportLine<'l> {
-    /// Globally unique.
+    /// The id of the report, which is globally unique.
     pub id: Cow<'l, str>,
-    /// The observer.
+    /// The observer that sent it.
     pub observer: ObserverFields<'l>,
     /// The number of the report.
     pub seq: i64,
@@ -46,33 +46,33 @@ pub struct ReportLine<'l> {
 /// The columns of a tombstone.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TombstoneLine<'l> {
-    /// Globally unique.
+    /// The id of the tombstone, which is globally unique.
     pub id: Cow<'l, str>,
-    /// The observer.
+    /// The observer that sent it.
     pub observer: ObserverFields<'l>,
     /// The first report that was dropped.
     pub first_seq: i64,
-    /// The last one.
+    /// The last sequence number.
     pub last_seq: i64,
     /// How many were dropped.
     pub reports: i64,
-    /// Why.
+    /// The reason why the reports were dropped.
     pub reason: Cow<'l, str>,
 }
 
 /// The fields of an observer.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 pub struct ObserverFields<'l> {
-    /// Its identity.
+    /// The identity of the observer.
     #[serde(borrow)]
     pub id: Cow<'l, str>,
     /// The run of the daemon.
     #[serde(borrow)]
     pub boot_id: Cow<'l, str>,
-    /// Its name for people.
+    /// The name for people.
     #[serde(borrow, default)]
     pub name: Option<Cow<'l, str>>,
-    /// Its site.
+    /// The site of the observer.
     #[serde(borrow, default)]
     pub site: Option<Cow<'l, str>>,
     #[serde(default)]
@@ -128,7 +128,7 @@ impl<'l> Line<'l> {
             return Err(format!("{:?} is not a JSON object", short(text)));
         }
         if text.len() > LINE_BYTES_MAX {
-            return Err(format!("the line is longer than {} MiB, so it is no report", LINE_BYTES_MAX >> 20));
+            return Err(format!("the line is longer than {} MiB, so it is not a report", LINE_BYTES_MAX >> 20));
         }
         Content::read(text)?;
         let fields: Fields<'l> = serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -144,7 +144,7 @@ impl<'l> Line<'l> {
         }
     }
 
-    /// Its observer.
+    /// Returns the observer that sent the line.
     pub const fn observer(&self) -> &ObserverFields<'l> {
         match self {
             Self::Report(report) => &report.observer,
@@ -152,7 +152,7 @@ impl<'l> Line<'l> {
         }
     }
 
-    /// Its id.
+    /// Returns the id of the report or tombstone.
     pub fn id(&self) -> &str {
         match self {
             Self::Report(report) => &report.id,
@@ -247,7 +247,7 @@ pub fn sortable(time: Timestamp) -> String {
 mod tests {
     use super::*;
 
-    const REPORT: &str = include_str!("../../report/tests/golden/report.json");
+    const REPORT: &str = include_str!("../../schema/tests/golden/report.json");
     const TOMBSTONE: &str = r#"{"schema":"weir.tombstone/1","id":"7f3c9a52/b41d/40-42","observer":{"id":"7f3c9a52","boot_id":"b41d"},"first_seq":40,"last_seq":42,"reports":3,"reason":"spool_full"}"#;
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn the_nesting_of_a_report_has_a_limit() {
-        use weir_report::limits::DEPTH_MAX;
+        use weir_schema::limits::DEPTH_MAX;
         let with = |depth: usize| {
             let deep = "[".repeat(depth) + "\"]\\\"[\"" + &"]".repeat(depth);
             REPORT.trim_end().strip_suffix('}').unwrap().to_owned() + ",\"later\":" + &deep + "}"

@@ -31,10 +31,10 @@ WITH spans AS ( -- Consecutive reports of a run.
     FROM runs AS silent LEFT JOIN ordered AS others ON others.observer_id = silent.observer_id
     WHERE silent.latest IS NULL
     GROUP BY silent.observer_id, silent.boot_id, silent.first, sequence
-), placed AS (
-    SELECT observer_id, boot_id, first, is_start, sequence FROM ordered
+), placed AS ( -- With the last number of each run of which reports came.
+    SELECT observer_id, boot_id, first, is_start, sequence, last AS reported FROM ordered
     UNION ALL
-    SELECT observer_id, boot_id, first, NULL, CASE WHEN is_taken = 0 THEN coalesce(sequence, 0) ELSE highest + 1 END
+    SELECT observer_id, boot_id, first, NULL, CASE WHEN is_taken = 0 THEN coalesce(sequence, 0) ELSE highest + 1 END, -1
     FROM (SELECT *, max(sequence) OVER (PARTITION BY observer_id, boot_id) AS highest,
                  row_number() OVER (PARTITION BY observer_id, boot_id
                                     ORDER BY is_taken, nearest DESC, sequence DESC) AS place
@@ -43,15 +43,17 @@ WITH spans AS ( -- Consecutive reports of a run.
 ), numbered AS (
     SELECT known.observer_id, coalesce(named, known.boot_id) AS boot_id, sequence, known.first,
            coalesce(placed.is_start, false) AND known.first = placed.first AS is_start,
+           placed.reported < 0 AND known.first = placed.first AS begins_silent,
+           max(placed.reported) OVER (PARTITION BY known.observer_id, sequence) AS reported,
            coalesce(followed.last, 0) AS followed,
            coalesce(max(known.last) OVER (PARTITION BY known.observer_id, sequence
-                                          ORDER BY known.first, known.start IS NULL, known.last
+                                          ORDER BY known.first, known.start IS NULL, known.last, known.boot_id
                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
     FROM known
     JOIN placed ON placed.observer_id = known.observer_id AND placed.boot_id = known.boot_id
     LEFT JOIN runs AS followed ON followed.observer_id = known.observer_id AND followed.boot_id = named
 ), holes AS (
-    SELECT observer_id, boot_id, sequence, first, is_start,
+    SELECT observer_id, boot_id, sequence, first, is_start, begins_silent, reported,
            CASE WHEN before < followed THEN followed ELSE before END AS before
     FROM numbered
 ), told AS ( -- Of tombstones that overlap, the first one explains.
@@ -68,8 +70,9 @@ WITH spans AS ( -- Consecutive reports of a run.
                                    AND seq BETWEEN told.first AND told.last) AS reports
     FROM told WHERE first <= last
 )
-SELECT observer_id, boot_id, before + 1 AS first, first - 1 AS last, first - 1 - before AS reports,
-       CASE WHEN before = 0 AND sequence = 0 THEN 'before_first' ELSE 'unexplained' END AS status, NULL AS reason
-FROM holes WHERE before < first - 1 AND NOT is_start
+SELECT DISTINCT observer_id, boot_id, before + 1 AS first, first - 1 AS last, first - 1 - before AS reports,
+       CASE WHEN before = 0 AND (sequence = 0 OR reported < 0) THEN 'before_first' ELSE 'unexplained' END AS status, NULL AS reason
+FROM holes
+WHERE before < first - 1 AND NOT is_start AND NOT (begins_silent AND before > 0 AND reported < first)
 UNION ALL
 SELECT observer_id, boot_id, first, last, reports, 'dropped', reason FROM dropped WHERE reports > 0;

@@ -1,5 +1,9 @@
 //! The database: an `SQLite` file with each report and each tombstone once.
 //!
+//! Senders repeat a report until it is acknowledged, so the same report may come again at any time, even after a crash
+//! of either side. The id of a report is therefore unique in the table, and a second report with the same id never
+//! replaces the first one: if their contents differ, the id is noted as contested.
+//!
 //! A transaction is on disk before it is answered (write-ahead log, `synchronous=FULL`). Other processes may read
 //! meanwhile.
 
@@ -17,7 +21,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, Transactio
 use rustix::fs::OFlags;
 use weir_system::plain_file;
 
-use weir_report::{Content, limits::OBSERVERS_MAX};
+use weir_schema::{Content, limits::OBSERVERS_MAX};
 
 use super::line::{Line, ReportLine, TombstoneLine, sortable};
 
@@ -64,8 +68,8 @@ CREATE TABLE tombstones (
 CREATE INDEX tombstones_by_observer ON tombstones (observer_id, boot_id, first_seq);
 ";
 
-/// Ids of which another report or tombstone came than the one that is stored. Databases of earlier versions do not have
-/// it until a collector opens them.
+/// The ids for which a second, different report or tombstone came. Databases of earlier versions do not have it until a
+/// collector opens them.
 const CONTESTED: &str = "
 CREATE TABLE IF NOT EXISTS contested (
     id            TEXT PRIMARY KEY,
@@ -91,7 +95,7 @@ WITH RECURSIVE of_reports (observer) AS (
 SELECT observer FROM of_reports WHERE observer IS NOT NULL UNION
 SELECT observer FROM of_tombstones WHERE observer IS NOT NULL";
 
-/// What is missing, for dashboards: what [`weir_report::arrivals`] finds, in SQL. Tests compare both.
+/// The missing reports, for dashboards: the result of [`weir_schema::arrivals`], in SQL. Tests compare both.
 const MISSING: &str = include_str!("missing.sql");
 
 /// Why a database cannot be used.
@@ -106,9 +110,9 @@ pub enum StoreError {
     /// It was created by a later version of weir.
     #[error("{} was created by a newer weir (tables of version {version}, this weir knows {VERSION}): use that one", path.display())]
     Later {
-        /// The file.
+        /// The path of the database.
         path: PathBuf,
-        /// Its version.
+        /// The version of its tables.
         version: i32,
     },
     /// The file was moved or deleted while in use.
@@ -117,17 +121,17 @@ pub enum StoreError {
     /// The file cannot be created.
     #[error("cannot make {}: {cause}", path.display())]
     Make {
-        /// The file.
+        /// The path of the database.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         cause: io::Error,
     },
     /// `SQLite` reports an error.
     #[error("{}: {cause}", path.display())]
     Sqlite {
-        /// The file.
+        /// The path of the database.
         path: PathBuf,
-        /// The error.
+        /// `SQLite`'s error.
         cause: rusqlite::Error,
     },
 }
@@ -135,9 +139,9 @@ pub enum StoreError {
 /// The numbers of stored reports and tombstones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Reports.
+    /// The number of reports.
     pub reports: i64,
-    /// Tombstones.
+    /// The number of tombstones.
     pub tombstones: i64,
 }
 
@@ -146,7 +150,7 @@ pub struct Counts {
 pub struct Store {
     connection: Connection,
     path: PathBuf,
-    /// Device and inode.
+    /// The device and inode of the file.
     file: (u64, u64),
     observers: Observers,
 }
@@ -158,12 +162,12 @@ struct Observers {
     most: usize,
 }
 
-/// Whether a line was in the database before.
+/// The state of a line in the database before it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
     /// It was not there.
     Absent,
-    /// It was there.
+    /// The same line was there.
     Same,
     /// A different report or tombstone with the same id was there, and is kept.
     Other,
@@ -258,12 +262,12 @@ impl Observers {
     }
 }
 
-/// A transaction.
+/// A transaction, which stores lines together.
 pub struct Batch<'s> {
     transaction: Transaction<'s>,
     path: &'s Path,
     observers: &'s mut Observers,
-    /// Whether the observers were read again in this transaction.
+    /// True if the observers were read again in this transaction.
     are_current: bool,
 }
 
@@ -279,7 +283,7 @@ impl Batch<'_> {
 
     fn try_put(&mut self, line: &Line<'_>, text: &str, now: Timestamp) -> rusqlite::Result<Before> {
         let now = sortable(now);
-        if !self.has_room(&line.observer().id)? {
+        if !self.make_room(&line.observer().id)? {
             return Ok(Before::NoRoom);
         }
         let (stored, known) = match line {
@@ -340,10 +344,10 @@ impl Batch<'_> {
         Ok(Before::Other)
     }
 
-    /// Whether there is room for this observer.
-    fn has_room(&mut self, id: &str) -> rusqlite::Result<bool> {
+    /// Counts this observer as known. Returns whether there is room for it.
+    fn make_room(&mut self, id: &str) -> rusqlite::Result<bool> {
         let is_full = |observers: &Observers| !observers.known.contains(id) && observers.known.len() >= observers.most;
-        // Somebody may have deleted the reports of others.
+        // Another process may have deleted the reports of other observers.
         if is_full(self.observers) && !self.are_current {
             self.observers.known = Observers::read(&self.transaction)?;
             self.are_current = true;
@@ -390,7 +394,7 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     connection.map_err(|cause| StoreError::Sqlite { path: path.to_owned(), cause })
 }
 
-/// Whether the tables exist.
+/// Returns true if the tables exist, and checks their version.
 fn check(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let says = |cause| StoreError::Sqlite { path: path.to_owned(), cause };
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(says);
@@ -457,7 +461,7 @@ pub(super) mod tests {
         )
     }
 
-    /// When lines arrive: after all windows.
+    /// The time of arrival in tests, which is after all windows.
     const ARRIVAL: &str = "2026-11-21T00:00:00Z";
 
     /// Stores lines.

@@ -20,7 +20,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Both directions.
+    /// Both directions, received first.
     pub const ALL: [Self; 2] = [Self::Ingress, Self::Egress];
 
     /// The direction with this number, as in [`Directions`]; 0 is no direction.
@@ -32,7 +32,7 @@ impl Way {
         }
     }
 
-    /// Its name in reports.
+    /// Returns the name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ingress => "ingress",
@@ -71,12 +71,12 @@ pub const DEFAULT_ROUTE: &str = "default route";
 /// The mode in reports of an interface that is measured only while a default route uses it, and none does.
 pub const NO_ROUTE: &str = "no-default-route";
 
-/// Whether a name is a pattern.
+/// Returns true if a name is a pattern.
 pub fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?'])
 }
 
-/// Whether `name` equals or matches `pattern`. The number of steps is at most the product of their lengths.
+/// Returns true if `name` equals or matches `pattern`. The number of steps is at most the product of their lengths.
 pub fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut next) = (0, 0);

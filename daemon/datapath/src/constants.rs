@@ -25,7 +25,7 @@ impl Constants {
         }
     }
 
-    /// Each constant's name and bytes.
+    /// Returns each constant's name and bytes.
     pub fn named(&self) -> [(&'static str, &[u8]); 4] {
         [
             ("SLOT_KEY", &self.slot_key),

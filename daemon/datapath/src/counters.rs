@@ -14,7 +14,7 @@ use std::{
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use weir_common::{
     control::SLOTS_MAX,
-    cpu::{CounterSet, Cpu},
+    cpu::{CounterSet, Cpu, HISTOGRAMS, Lengths, seen},
     ledger::{Counters, Loss, Tally},
 };
 
@@ -85,19 +85,31 @@ impl LiveCounters {
         lost
     }
 
+    /// Returns the packets that the programs of one CPU have seen in the windows of one set: see [`Cpu::counters`].
     fn counter(&self, cpu: usize, set: usize, slot: usize) -> Tally {
         let word = |offset: usize| self.word(cpu, set, slot, offset_of!(Counters, seen) + offset);
-        Tally::new(word(offset_of!(Tally, packets)), word(offset_of!(Tally, bytes)))
+        let mut tally = Tally::new(word(offset_of!(Tally, packets)), word(offset_of!(Tally, bytes)));
+        if slot < HISTOGRAMS as usize {
+            let lengths = offset_of!(Cpu, lengths) + (set * HISTOGRAMS as usize + slot) * size_of::<Lengths>();
+            for bytes in 0..size_of::<Lengths>() / 8 {
+                tally.add(seen(bytes, self.read(cpu, lengths + 8 * bytes)));
+            }
+        }
+        tally
     }
 
     /// The word at this offset in a slot's counters.
     fn word(&self, cpu: usize, set: usize, slot: usize, offset: usize) -> u64 {
-        let place = cpu * size_of::<Cpu>()
-            + offset_of!(Cpu, counter_sets)
+        let counters = offset_of!(Cpu, counter_sets)
             + set * size_of::<CounterSet>()
             + offset_of!(CounterSet, interfaces)
-            + slot * size_of::<Counters>()
-            + offset;
+            + slot * size_of::<Counters>();
+        self.read(cpu, counters + offset)
+    }
+
+    /// The word at this offset in a CPU's block.
+    fn read(&self, cpu: usize, offset: usize) -> u64 {
+        let place = cpu * size_of::<Cpu>() + offset;
         // SAFETY: in bounds, because the CPU, set and slot are in range and the offset is that of a field; aligned,
         // because blocks are aligned and these fields are words. The kernel may write at the same time, but a volatile
         // read of a word is one load, and any value is valid.

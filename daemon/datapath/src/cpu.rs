@@ -24,9 +24,9 @@ const SPARES_MAX: u32 = 32;
 #[derive(Debug, Error)]
 #[error("cannot run on CPU {cpu}: is it offline, or not allowed (cpuset, taskset)?")]
 pub struct PinError {
-    /// The CPU.
+    /// The number of the CPU.
     pub cpu: u32,
-    /// The cause.
+    /// The kernel's answer.
     #[source]
     pub source: io::Error,
 }
@@ -34,7 +34,7 @@ pub struct PinError {
 /// The CPUs of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpus {
-    /// Online CPUs.
+    /// The numbers of the online CPUs.
     pub online: Vec<u32>,
     /// Present CPUs; some may be offline.
     pub present: Vec<u32>,
@@ -54,7 +54,7 @@ pub struct Layout {
 /// One CPU's part of the flow cache, and its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachePart {
-    /// Its first slot.
+    /// The first slot of the part.
     pub first_slot: u32,
     /// The number of its slots, as a binary logarithm.
     pub bits: u32,
@@ -78,8 +78,10 @@ impl Cpus {
         let online = online_cpus()?;
         // Some containers hide these two files. Then CPUs that may be added are unknown.
         let present = read(PRESENT).unwrap_or_else(|_| online.clone());
-        let last = |cpus: &[u32]| cpus.iter().max().map_or(0, |last| last + 1);
-        let possible = read(POSSIBLE).map_or(0, |cpus| last(&cpus)).max(last(&present)).max(last(&online));
+        let possible = read(POSSIBLE)
+            .map_or(0, |cpus| one_past_last(&cpus))
+            .max(one_past_last(&present))
+            .max(one_past_last(&online));
         Ok(Self { online, present, possible })
     }
 
@@ -107,6 +109,10 @@ impl Cpus {
         });
         Ok(Layout { blocks: blocks.collect(), slots })
     }
+}
+
+fn one_past_last(cpus: &[u32]) -> u32 {
+    cpus.iter().max().map_or(0, |last| last + 1)
 }
 
 /// The numbers of the online CPUs. Each needs a ring.

@@ -16,7 +16,7 @@ const WORDS: usize = SLOTS_MAX as usize / 64;
 pub struct Selected([AtomicU64; WORDS]);
 
 impl Selected {
-    /// Whether this slot is selected.
+    /// Returns true if this slot is selected.
     #[inline]
     pub fn has(&self, slot: u8) -> bool {
         self.0[usize::from(slot) / 64].load(Ordering::Relaxed) >> (slot % 64) & 1 == 1
@@ -37,7 +37,7 @@ impl Selected {
 pub enum Selector {
     /// Interfaces whose names are among these, or match one of these patterns.
     Names(Vec<String>),
-    /// One direction.
+    /// Interfaces that are measured in this direction.
     Direction(Way),
 }
 

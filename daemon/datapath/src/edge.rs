@@ -1,4 +1,8 @@
 //! A window's edge: the exact counters and packet sizes that the datapath reports at the end of a window.
+//!
+//! A CPU counts into one of two sets of counters while the daemon reads the other one, so that the end of a window
+//! counts no packet twice and leaves none out. The counters only increase, and the count of a window is the difference
+//! of two readings. So nothing has to be reset, which would need an agreement with the programs about who writes when.
 
 use weir_common::{
     control::OTHERS,
@@ -45,7 +49,7 @@ impl Edge {
         }
     }
 
-    /// Whether sampling skipped any packets.
+    /// Returns true if sampling skipped any packets.
     pub fn has_left_out(&self) -> bool {
         self.counters.iter().chain([&self.others]).any(|counters| !counters.sampled_out.is_zero())
     }
@@ -150,16 +154,18 @@ impl EdgeReader {
     /// many interfaces as this reader.
     pub fn read(&mut self, epoch: u32, cpu: &Cpu, edge: &mut Edge) {
         let parity = epoch as usize & 1;
-        let (set, earlier) = (&cpu.counter_sets[parity], &mut self.earlier[parity]);
-        for ((counted, earlier), now) in edge.counters.iter_mut().zip(&mut earlier.counters).zip(&set.interfaces) {
+        let earlier = &mut self.earlier[parity];
+        for (slot, (counted, earlier)) in edge.counters.iter_mut().zip(&mut earlier.counters).enumerate() {
+            let now = cpu.counters(parity, slot);
             *counted = now.since(earlier);
-            *earlier = *now;
+            *earlier = now;
         }
-        if let Some(now) = set.interfaces[edge.counters.len()..].last() {
+        if edge.counters.len() <= OTHERS as usize {
+            let now = cpu.counters(parity, OTHERS as usize);
             edge.others = now.since(&earlier.others);
-            earlier.others = *now;
+            earlier.others = now;
         }
-        for ((counted, earlier), now) in edge.sizes.iter_mut().zip(&mut earlier.sizes).zip(set.sizes) {
+        for ((counted, earlier), now) in edge.sizes.iter_mut().zip(&mut earlier.sizes).zip(cpu.sizes(parity)) {
             *counted = now.wrapping_sub(*earlier);
             *earlier = now;
         }

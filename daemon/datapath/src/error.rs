@@ -18,7 +18,7 @@ const OF_PROGRAMS: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFM
 /// Why the kernel side could not be loaded or run.
 #[derive(Debug, Error)]
 pub enum KernelError {
-    /// Missing privilege.
+    /// weir lacks the privilege to load eBPF programs.
     #[error("not permitted to load eBPF programs: {}", way_out(OF_PROGRAMS))]
     NotPermitted,
     /// Programs may interrupt each other on this kernel. See [`Preemption`](super::Preemption).
@@ -30,9 +30,9 @@ pub enum KernelError {
     /// The verifier refused a program.
     #[error("the kernel refused weir's program `{program}` ({needs})", needs = needs(program, has(OF_VERIFIER)))]
     Program {
-        /// The program.
+        /// The name of the program.
         program: &'static str,
-        /// The cause.
+        /// The kernel's answer.
         #[source]
         source: ProgramError,
     },
@@ -60,9 +60,9 @@ pub enum KernelError {
     /// A test run failed.
     #[error("the kernel refused to run `{program}`")]
     Run {
-        /// The program.
+        /// The name of the program.
         program: &'static str,
-        /// The cause.
+        /// The kernel's answer.
         #[source]
         source: ProgramError,
     },
@@ -83,7 +83,7 @@ pub enum KernelError {
 }
 
 impl KernelError {
-    /// Whether the only problem is a missing privilege.
+    /// Returns true if the only problem is a missing privilege.
     pub const fn is_not_permitted(&self) -> bool {
         matches!(self, Self::NotPermitted)
     }

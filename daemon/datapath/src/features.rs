@@ -75,13 +75,13 @@ pub fn tcx_programs(interface: &str, hook: TcAttachType) -> Result<Vec<ProgramIn
     answer
 }
 
-/// Whether this kernel has TCX (Linux 6.6). It queries the programs on the loopback interface; older kernels do not
-/// support that query.
+/// Finds out if this kernel has TCX (Linux 6.6). It queries the programs on the loopback interface; older kernels do
+/// not support that query.
 ///
 /// # Errors
 ///
 /// Usually a missing privilege.
-pub fn has_tcx() -> Result<bool, ProgramError> {
+pub fn probe_tcx() -> Result<bool, ProgramError> {
     const EINVAL: i32 = 22;
     match tcx_programs("lo", TcAttachType::Ingress) {
         Ok(_) => Ok(true),

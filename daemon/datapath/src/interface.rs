@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What the ledger counts as a packet.
+/// The unit that the ledger counts as a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     /// A packet as it was on the wire.
@@ -12,7 +12,7 @@ pub enum Counts {
 }
 
 impl Counts {
-    /// Its name in reports.
+    /// Returns the name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Packets => "packets",
@@ -44,21 +44,21 @@ fn ahead_of(one: &MeasuredInterface, interfaces: &[MeasuredInterface]) -> usize 
 pub struct MeasuredInterface {
     /// The index of its ledger in the summary. `None` if it has none: weir could not attach to it.
     pub slot: Option<usize>,
-    /// Its name.
+    /// The name of the interface.
     pub name: String,
     /// The name that it had when the window began, if it was renamed since then.
     pub earlier_name: Option<String>,
-    /// Its index in the kernel (ifIndex), if it has one now.
+    /// The index of the interface in the kernel (ifIndex), if it has one now.
     pub index: Option<u32>,
     /// The operator's name for it, if any.
     pub alias: Option<String>,
     /// How its packets were seen.
     pub mode: &'static str,
-    /// What counts as a packet.
+    /// The unit that counts as a packet.
     pub counts: Counts,
     /// The direction of its packets; `None` for a capture.
     pub direction: Option<&'static str>,
-    /// Which of its packets feed totals and lists.
+    /// The packets of it that feed totals and lists.
     pub feeds: &'static str,
     /// Packets seen per packet that the interface itself counted, if known.
     pub coverage: Option<Share>,
@@ -66,7 +66,7 @@ pub struct MeasuredInterface {
     pub coverage_bytes: Option<Share>,
     /// How long weir may have been blind to its packets, if at all.
     pub blind: Option<Duration>,
-    /// What prevents weir from seeing all its packets now.
+    /// The reason why weir does not see all its packets now.
     pub trouble: Option<String>,
 }
 

@@ -38,13 +38,13 @@ const PROGRAMS: [&str; 8] =
 /// A program that the kernel accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LoadedProgram {
-    /// Its name.
+    /// The name of the program in the object.
     pub name: &'static str,
     /// How many instructions the verifier processed, out of at most a million. Linux reports this since 5.16.
     pub verified_instructions: Option<u32>,
 }
 
-/// The loaded object.
+/// The eBPF programs and maps, once the kernel has accepted them.
 pub struct Kernel {
     ebpf: Ebpf,
     rings: Rings,
@@ -71,7 +71,7 @@ pub struct Parts<'a> {
     pub tc: TcPrograms<'a>,
     /// The program that closes a CPU's window.
     pub flush: FlushProgram<'a>,
-    /// The rings.
+    /// The rings of all CPUs.
     pub rings: &'a mut Rings,
     /// The program that measures one captured packet; [`Kernel::load_replay`] loads it.
     pub replay: &'a Xdp,

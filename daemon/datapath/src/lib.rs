@@ -43,7 +43,7 @@ pub use self::{
     cpu::{Cpus, online_cpus, pin},
     edge::{Edge, EdgeReader},
     error::KernelError,
-    features::{Features, has_tcx, tcx_programs},
+    features::{Features, probe_tcx, tcx_programs},
     kernel::{Kernel, LoadedProgram, Parts, Rings},
     maps::Blocks,
     object::{object, object_sha256},

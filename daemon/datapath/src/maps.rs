@@ -1,4 +1,8 @@
 //! Maps through which the daemon controls the kernel programs.
+//!
+//! The daemon keeps a copy of the interface table and of the map beside it, and writes only changes. It is the only
+//! writer, so the copy is always right, and a change does not have to read the kernel's map first. Entries change one
+//! by one. No map is emptied and filled again: between the two steps, packets would find no slot.
 
 use std::{
     collections::HashMap,
@@ -36,7 +40,7 @@ pub struct InterfaceTable {
     entries: Box<[InterfaceSlot; INTERFACE_TABLE as usize]>,
     passing: maps::HashMap<MapData, u32, u32>,
     places: Places,
-    /// What feeds, by interface index.
+    /// The packets that each interface feeds, by interface index.
     feeding: HashMap<u32, Passing>,
     /// The content of the map `PASSING`. Only this daemon writes it.
     written: HashMap<u32, Passing>,
@@ -220,7 +224,7 @@ impl Blocks {
         self.len
     }
 
-    /// Whether there are no blocks.
+    /// Returns true if there are no blocks.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }

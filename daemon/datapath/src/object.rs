@@ -5,15 +5,14 @@ use std::{fmt::Write as _, io::Read as _};
 
 use flate2::read::GzDecoder;
 use ring::digest::{SHA256, digest};
+use weir_system::magic::GZIP;
 
 static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weir-ebpf"));
 
-/// The object, decompressed.
+/// Returns the eBPF object, decompressed.
 pub fn object() -> Vec<u8> {
-    /// The first bytes of all gzip data (RFC 1952, 2.3.1).
-    const GZIP: [u8; 2] = [0x1f, 0x8b];
     let mut object = Vec::new();
-    if CARRIED.starts_with(&GZIP) && GzDecoder::new(CARRIED).read_to_end(&mut object).is_ok() {
+    if CARRIED.starts_with(GZIP) && GzDecoder::new(CARRIED).read_to_end(&mut object).is_ok() {
         return object;
     }
     CARRIED.to_vec()

@@ -10,7 +10,7 @@
 use weir_common::control::placeholder::{FLAGS, HAS_FRAGMENTS, KERNEL_CONTEXT};
 use weir_system::bounded;
 
-/// What the two instructions need that take the place of [`KERNEL_CONTEXT`] and [`FLAGS`].
+/// The offsets for the two instructions that replace [`KERNEL_CONTEXT`] and [`FLAGS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketFlags {
     /// The number of `bpf_cast_to_kern_ctx` among the kernel's types.
@@ -160,7 +160,7 @@ impl<'a> Types<'a> {
         Some(kind_of(word(self.types, at + 4)?))
     }
 
-    /// Whether the type, member or value at this offset has this name.
+    /// Returns true if the type, member or value at this offset has this name.
     fn is_called(&self, at: usize, name: &str) -> bool {
         let text = word(self.types, at).and_then(|at| self.strings.get(at as usize..));
         text.and_then(|text| text.strip_prefix(name.as_bytes())).is_some_and(|rest| rest.first() == Some(&0))
@@ -180,7 +180,7 @@ const fn count(info: u32) -> usize {
     (info & 0xffff) as usize
 }
 
-/// What follows a type, in bytes. `None` for a kind that was not known in 2026.
+/// Returns the number of bytes that follow the header of a type; `None` for a kind that was not known in 2026.
 const fn more_bytes(info: u32) -> Option<usize> {
     Some(match kind_of(info) {
         // Pointer, forward declaration, other names, qualifiers, function, floating point, tag of a type.

@@ -49,11 +49,11 @@ pub struct Plan {
     pub cache_flows: u32,
     /// Ring size per CPU in bytes: a power of two and a multiple of the page size.
     pub ring_bytes: u32,
-    /// The sampling rates.
+    /// The rates at which packets may be sampled.
     pub sampling: Packets,
     /// Interface slots in use, at most `weir_common::control::SLOTS_MAX`.
     pub interfaces: u32,
-    /// Whether a tunnelled packet counts as its outer or its inner flow.
+    /// The flow of a tunnelled packet: the outer or the inner one.
     pub tunnels: Tunnels,
     /// The UDP ports that identify tunnels.
     pub tunnel_ports: TunnelPorts,
@@ -71,7 +71,7 @@ impl Plan {
         Ok(Self::new(config, HashKey::Random.key()?, cpus))
     }
 
-    /// The same with a given flow cache key.
+    /// Plans the kernel side with a given key of the flow cache.
     pub fn new(config: &Config, slot_key: Key, cpus: &Cpus) -> Self {
         let Shares { cache_flows, ring } = Shares::new(&config.datapath, cpus);
         Self {
@@ -85,7 +85,7 @@ impl Plan {
         }
     }
 
-    /// The same for packet socket reader number `nth`, whose flow cache has its own key.
+    /// Returns the plan of packet socket reader number `nth`, whose flow cache has its own key.
     #[must_use]
     pub fn of_reader(&self, nth: usize) -> Self {
         Self { slot_key: self.slot_key.derive(&format!("reader {nth}")), ..*self }

@@ -17,7 +17,7 @@ const LOCK: &str = "CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y";
 /// The most bytes that are read of a kernel's configuration. A typical one has about 300,000.
 const CONFIG_MAX: u64 = 4 << 20;
 
-/// Whether programs can interrupt each other on one CPU of this kernel.
+/// Tells if programs can interrupt each other on one CPU of this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preemption {
     /// They cannot.
@@ -54,7 +54,7 @@ impl Preemption {
         }
     }
 
-    /// Whether counts are exact.
+    /// Returns true if counts are exact.
     pub const fn is_safe(self) -> bool {
         matches!(self, Self::None | Self::Locked)
     }

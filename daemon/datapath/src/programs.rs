@@ -16,7 +16,7 @@ use weir_config::interface::Way;
 
 use super::{error::KernelError, maps::Blocks, syscall};
 
-/// The XDP programs.
+/// The XDP programs, ready to be attached.
 pub struct XdpPrograms<'a> {
     /// The program for native mode. It is loaded with the object.
     pub native: &'a mut Xdp,
@@ -32,7 +32,7 @@ impl XdpPrograms<'_> {
         }
     }
 
-    /// The loaded programs.
+    /// Lists the programs that the kernel has accepted.
     pub fn loaded(&self) -> impl Iterator<Item = ProgramInfo> {
         [&*self.native, &*self.generic].into_iter().filter_map(|program| program.info().ok())
     }
@@ -69,7 +69,7 @@ impl TcPrograms<'_> {
         }
     }
 
-    /// The loaded programs.
+    /// Lists the programs that the kernel has accepted.
     pub fn loaded(&self) -> impl Iterator<Item = ProgramInfo> {
         self.ethernet.iter().chain(&self.ip).filter_map(|program| program.info().ok())
     }
@@ -133,7 +133,7 @@ impl<'a> FlushProgram<'a> {
         self.run(cpu, order, None)
     }
 
-    /// The program's descriptor.
+    /// Returns the descriptor of the program.
     pub const fn program(&self) -> BorrowedFd<'a> {
         self.program
     }

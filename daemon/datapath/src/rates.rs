@@ -35,9 +35,9 @@ const HISTOGRAM_BYTES: u64 = 4 << 10;
 /// The one-second rates of an interface in a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
-    /// Packets a second.
+    /// The distribution of packets per second.
     pub packets: Histogram<u32>,
-    /// Bytes a second.
+    /// The distribution of bytes per second.
     pub bytes: Histogram<u32>,
     /// The exact largest rates.
     pub most: Tally,
@@ -141,13 +141,13 @@ pub struct WindowSeconds {
     start: Start,
     /// The first second that has not ended.
     end: u64,
-    /// At most this many seconds have passed, whatever the clock shows.
+    /// The most seconds that can have passed, by the monotonic clock.
     at_most: u64,
-    /// What follows the window.
+    /// The window that follows, if any.
     then: Then,
 }
 
-/// What follows a window.
+/// Tells if another window follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Nothing follows. The window began with its first packet and ended with its last one, so its first and last
@@ -157,7 +157,7 @@ pub enum Then {
     Window(u64),
 }
 
-/// Where a window begins.
+/// The place in the seconds at which a window begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Start {
     /// The first whole second of the window.
@@ -174,7 +174,7 @@ impl Start {
 }
 
 impl WindowSeconds {
-    /// For a window of which only the end and the duration are known. The next window follows immediately.
+    /// Makes the end of a window whose beginning is unknown. The next window follows immediately.
     pub fn at(end_ns: u64, passed: Duration) -> Self {
         // Allow for a small difference between the two clocks.
         let end = end_ns.saturating_add(EARLY.as_nanos() as u64) / NS;
@@ -208,7 +208,7 @@ pub struct Seconds {
     /// A second far ahead of the open ones, and its count. If the timestamp of the next packet is similar, time has
     /// moved on to there; otherwise this timestamp was wrong.
     ahead: Option<(u64, Tally)>,
-    /// The seconds of a window whose beginning is not known.
+    /// The seconds of a window with an unknown beginning.
     stretches: Stretches,
     rates: Option<Box<Rates>>,
     /// The first and last seconds that are in the rates.
@@ -374,7 +374,7 @@ pub struct Pulse {
     slots: Vec<Slot>,
 }
 
-/// One interface's counters.
+/// The latest reading of one interface's counters.
 #[derive(Debug)]
 struct Slot {
     /// The time and value of the last reading. `None` before the first full second, because an incomplete second does

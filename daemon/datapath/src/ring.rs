@@ -122,7 +122,7 @@ fn refused(error: Errno) -> KernelError {
 pub struct Drained {
     /// How full the ring was, from 0 to 1.
     pub fill: f64,
-    /// Whether there may be more to read immediately.
+    /// True if there may be more to read immediately.
     pub more: bool,
 }
 

@@ -71,7 +71,7 @@ impl Hook {
         if matches!(self, Self::TcxEgress) { Way::Egress } else { Way::Ingress }
     }
 
-    /// Whether several programs can run in a chain at this hook.
+    /// Returns true if several programs can run in a chain at this hook.
     pub const fn is_chain(self) -> bool {
         matches!(self, Self::TcxIngress | Self::TcxEgress)
     }
@@ -127,7 +127,7 @@ struct LinkInfo {
 /// The kernel's information about a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkState {
-    /// The link's ID.
+    /// The kernel's id of the link.
     pub id: u32,
     /// The ID of its program.
     pub program: u32,
@@ -138,9 +138,9 @@ pub struct LinkState {
 /// A program in the chain of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chained {
-    /// Its ID.
+    /// The kernel's id of the program.
     pub program: u32,
-    /// Its link's ID; 0 if it has none.
+    /// The id of the program's link; 0 if it has none.
     pub link: u32,
 }
 

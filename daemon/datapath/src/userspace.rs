@@ -33,12 +33,12 @@ pub struct Buffer<'a> {
     pub tick: u32,
     /// Arrival time in seconds since 1970; `None` if unknown.
     pub second: Option<u64>,
-    /// Whether these packets feed totals and lists on another interface.
+    /// True if these packets feed totals and lists on another interface.
     pub repeated: bool,
 }
 
 impl Buffer<'_> {
-    /// Its first bytes, for the parser.
+    /// Returns the first bytes, for the parser.
     pub const fn beginning(&self) -> Beginning<'_> {
         // A buffer of several packets states no length: only the offload knows it. An offload merges only IP.
         let length = if self.tally.packets == 1 { self.tally.bytes as usize } else { UNKNOWN_LENGTH };
@@ -146,7 +146,7 @@ impl UserspaceProgram {
                 let parsed = Parsed { key: parsed.key.with_scope(scope), ..parsed };
                 let slot = hash::slot(&self.slot_key, &parsed, self.bits);
                 prefetch(&self.cache[slot as usize]);
-                let packet = Sample::new(&parsed, tally, tick, sampling);
+                let packet = Sample::new(&parsed, tally, tick.into(), sampling);
                 let pending = &mut self.pending[self.parsed % PENDING];
                 self.parsed = self.parsed.wrapping_add(1);
                 if let Some(before) = pending.replace(Pending { slot, key: parsed.key, packet }) {

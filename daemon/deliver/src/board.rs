@@ -1,4 +1,8 @@
 //! The last reports and the status, which the coordinator publishes once a window, and clients query.
+//!
+//! The coordinator must never wait for a client. So it publishes once a window what most clients want, and the threads
+//! that serve clients read it here. None of them holds the lock while a client is served. Only questions about keys go
+//! to the coordinator.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +16,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use weir_config::Addresses;
 use weir_measure::question::Views;
-use weir_report::{Encoded, LastReport, REPORTS_KEPT, Report, Second};
+use weir_schema::{Encoded, LastReport, REPORTS_KEPT, Report, Second};
 use weir_system::waker::Waker;
 
 use super::status::{Identity, Status};
@@ -26,13 +30,13 @@ pub struct Board {
     known: Mutex<Published>,
     /// How many clients get a message each second.
     subscribers: AtomicUsize,
-    /// Woken when there is one.
+    /// Woken when a second is published.
     reader: OnceLock<Waker>,
     /// The number of the last second, for browsers. Each has a receiver.
     seconds: watch::Sender<u64>,
 }
 
-/// Wants to know of each second, until it is dropped.
+/// A subscription to the seconds, until it is dropped.
 #[derive(Debug)]
 pub struct Watching {
     board: Arc<Board>,
@@ -43,7 +47,7 @@ pub struct Watching {
 struct Published {
     identity: Identity,
     latest: Option<Latest>,
-    /// When the open window ends.
+    /// The end of the open window.
     window_end: Option<Timestamp>,
     /// Why weir does not see all packets now.
     troubles: Vec<String>,
@@ -53,27 +57,27 @@ struct Published {
     reports: VecDeque<Encoded>,
 }
 
-/// The last report.
+/// The last report, with the window behind it.
 #[derive(Clone, Debug)]
 struct Latest {
     status: Status,
-    /// What can be asked about its window.
+    /// The views and facts for questions about its window.
     askable: Askable,
 }
 
 /// The message of a second, for all subscribers.
 #[derive(Clone, Debug)]
 pub struct LastSecond {
-    /// Its number, one more than that of the second before.
+    /// The number of the second, one more than that of the second before.
     pub number: u64,
     /// A JSON object without its opening brace.
     pub fields: Arc<[u8]>,
 }
 
-/// What can be asked about a window.
+/// Everything that questions about a window need.
 #[derive(Clone, Debug)]
 pub struct Askable {
-    /// Its views.
+    /// The views of the window.
     pub views: Arc<Views>,
     /// The names of its interfaces.
     pub interfaces: Vec<String>,
@@ -142,7 +146,7 @@ impl Board {
         all
     }
 
-    /// This many clients want to know of each second. `reader` is woken when there is one.
+    /// Notes that this many clients want each second. `reader` is woken when one is published.
     pub fn subscribe(&self, clients: usize, reader: &Waker) {
         self.reader.get_or_init(|| reader.clone());
         self.subscribers.store(clients, Ordering::Relaxed);
@@ -153,18 +157,18 @@ impl Board {
         self.subscribers.load(Ordering::Relaxed)
     }
 
-    /// Whether anything subscribes to the seconds.
+    /// Returns true if anything subscribes to the seconds.
     pub fn is_subscribed(&self) -> bool {
         self.subscribers() > 0 || self.seconds.receiver_count() > 0
     }
 
-    /// One more wants to know of each second; `None` if there are too many already.
+    /// Subscribes one more browser to the seconds; `None` if there are too many already.
     pub fn watch(self: &Arc<Self>) -> Option<Watching> {
         let is_full = self.seconds.receiver_count() >= WATCHING_MAX;
         (!is_full).then(|| Watching { board: self.clone(), seconds: self.seconds.subscribe() })
     }
 
-    /// Publishes a second, of which only the board knows the last report and the troubles.
+    /// Publishes a second. Only the board knows the last report and the troubles, so it adds them.
     pub fn publish_second(&self, mut second: Second) {
         let mut known = self.lock();
         let last = known.latest.as_ref().and_then(|latest| latest.status.last_report.as_ref());
@@ -185,7 +189,7 @@ impl Board {
         self.lock().second.clone()
     }
 
-    /// Another configuration has taken effect.
+    /// Notes that another configuration has taken effect.
     pub fn change(&self, interval_seconds: u64, memory_bytes: u64, addresses: Addresses) {
         let mut published = self.lock();
         let identity = &mut published.identity;
@@ -201,14 +205,14 @@ impl Board {
         self.lock().reports.back().cloned()
     }
 
-    /// This many of the last reports of the current configuration, or as many as there are, the oldest first.
+    /// Returns so many of the last reports of the current configuration, or as many as there are, the oldest first.
     pub fn last(&self, count: usize) -> Vec<Encoded> {
         let published = self.lock();
         let passed = published.reports.len().saturating_sub(count);
         published.reports.iter().skip(passed).cloned().collect()
     }
 
-    /// What can be asked about the window of the last report; `None` before the first.
+    /// Returns what questions about the window of the last report need; `None` before the first.
     pub fn askable(&self) -> Option<Askable> {
         self.lock().latest.as_ref().map(|latest| latest.askable.clone())
     }
@@ -243,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_last_reports_are_those_of_one_configuration() {
-        let golden = include_str!("../../report/tests/golden/report.json");
+        let golden = include_str!("../../schema/tests/golden/report.json");
         let mut report: Report = serde_json::from_str(golden).unwrap();
         let identity = Identity {
             pid: 7,

@@ -2,18 +2,18 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use weir_report::{Length, NOT_MEASURED, Report, SinkMetrics, is_measured};
+use weir_schema::{Length, NOT_MEASURED, Report, SinkMetrics, is_measured};
 use weir_system::{
     numbers::{grouped, packet_rate, percent},
-    text::visible,
+    text::escaped,
 };
 
-/// What does not change while weir runs.
+/// The facts that do not change while weir runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
     /// The version of weir.
     pub version: String,
-    /// Its process id.
+    /// The process id of weir.
     pub pid: u32,
     /// When it was started.
     pub started: Timestamp,
@@ -40,18 +40,18 @@ pub struct Status {
     pub troubles: Vec<String>,
 }
 
-weir_report::from_json!(Status);
+weir_schema::from_json!(Status);
 
 /// A summary of the last report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastReport {
-    /// Its id.
+    /// The id of the report.
     pub id: String,
     /// When its window ended.
     pub end: Timestamp,
     /// The length of the window in seconds; `null` if it is too short for rates.
     pub seconds: Length,
-    /// Each interface.
+    /// The state of each interface.
     pub interfaces: Vec<InterfaceStatus>,
     /// CPU time for each packet, in nanoseconds. Absent if no packet was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,23 +59,23 @@ pub struct LastReport {
     /// Resident memory in bytes. Absent if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<u64>,
-    /// The sinks.
+    /// The state of each sink.
     pub sinks: Vec<SinkMetrics>,
 }
 
 /// An interface in the last window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InterfaceStatus {
-    /// Its name.
+    /// The name of the interface.
     pub name: String,
     /// `ingress` or `egress`; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// How weir sees its packets, or why it does not.
     pub mode: String,
-    /// Packets seen.
+    /// The packets seen in the window.
     pub packets: u64,
-    /// Their bytes.
+    /// The bytes of these packets.
     pub bytes: u64,
     /// Packets of these that were lost before they were measured.
     pub lost_packets: u64,
@@ -115,7 +115,7 @@ impl Status {
         Self { identity: identity.clone(), last_report, next_report: None, troubles: Vec::new() }
     }
 
-    /// The status as one line, for `systemctl status`: what the first interfaces carry, and what is lost.
+    /// The status as one line, for `systemctl status`: the rates of the first interfaces, and the losses.
     pub fn line(&self) -> String {
         const SHOWN: usize = 4;
         let Some(last) = &self.last_report else { return "no report yet".to_owned() };
@@ -126,7 +126,7 @@ impl Status {
                 true => last.seconds.rate_text(of.packets, packet_rate).unwrap_or_else(count),
                 false => format!("{NOT_MEASURED} ({})", of.mode),
             };
-            format!("{}{way} {rate}", of.name.chars().map(visible).collect::<String>())
+            format!("{}{way} {rate}", escaped(&of.name))
         };
         let mut line = last.interfaces.iter().take(SHOWN).map(one).collect::<Vec<_>>().join(", ");
         if last.interfaces.len() > SHOWN {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn unknown_values_are_not_shown_as_zero() {
-        let mut report: Report = serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap();
+        let mut report: Report = serde_json::from_str(include_str!("../../schema/tests/golden/report.json")).unwrap();
         let now = report.window.end;
         let identity =
             Identity { version: "0.1.0".to_owned(), pid: 7, started: now, interval_seconds: 10, memory_bytes: 1 << 20 };

@@ -1,12 +1,9 @@
 //! The answer about a time: its seconds in steps, and its windows.
 
 use jiff::Timestamp;
-use weir_report::{History, Reach, Steps};
+use weir_schema::{History, Reach, Steps};
 
-use crate::{
-    seconds::Seconds,
-    windows::{Time, Windows},
-};
+use crate::{seconds::Seconds, time::Time, windows::Windows};
 
 /// The number of steps if the client does not say how many.
 pub const POINTS: usize = 360;

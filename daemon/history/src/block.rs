@@ -10,11 +10,11 @@
 use jiff::Timestamp;
 use thiserror::Error;
 use weir_config::Addresses;
-use weir_report::{FromJson, PastWindow, Union};
+use weir_schema::{FromJson, PastWindow, Union};
 
 use crate::packed::Packer;
 
-const MAGIC: [u8; 8] = *b"weirhst1";
+pub const MAGIC: [u8; 8] = *b"weirhst1";
 const HEAD: usize = 37;
 /// Bytes of an observer's identity.
 const OBSERVER: usize = 8;
@@ -22,9 +22,9 @@ const OBSERVER: usize = 8;
 /// A window of the history, or several together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
-    /// Its totals.
+    /// The totals of the window.
     pub past: PastWindow,
-    /// Its lists and ledgers.
+    /// The lists and ledgers of the window.
     pub union: Union,
 }
 
@@ -68,7 +68,7 @@ impl Open {
         self.first + self.windows
     }
 
-    /// Whether it has no windows.
+    /// Returns true if it has no windows.
     pub const fn is_empty(&self) -> bool {
         self.body.count() == 0
     }
@@ -78,7 +78,7 @@ impl Open {
         self.body.count()
     }
 
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         self.index.bytes() + self.body.bytes()
     }
@@ -92,17 +92,21 @@ impl Open {
     pub fn pack(&self) -> Option<Block> {
         let (start, end) = self.times?;
         let Self { first, addresses, windows, .. } = *self;
-        Some(Block { first, windows, addresses, start, end, index: self.index.pack(), body: self.body.pack() })
+        let entries = self.count();
+        let (index, body) = (self.index.pack(), self.body.pack());
+        Some(Block { first, windows, entries, addresses, start, end, index, body })
     }
 }
 
-/// Consecutive windows, packed.
+/// Windows that follow each other, packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The number of the first window.
     pub first: u64,
     /// How many original windows it has.
     pub windows: u64,
+    /// How many windows and unions it has.
+    pub entries: usize,
     /// The most that any of its windows shows of addresses.
     pub addresses: Addresses,
     /// The earliest start of its windows. If the clock was set back, that is not the first one.
@@ -128,7 +132,12 @@ pub enum NoBlock {
 }
 
 impl Block {
-    /// Its size in bytes.
+    /// What this number says of addresses. If it is unknown, the block is used only if whole addresses may be shown.
+    pub fn level(number: u8) -> Addresses {
+        Addresses::ALL.into_iter().find(|addresses| *addresses as u8 == number).unwrap_or_default()
+    }
+
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.index.len() + self.body.len()
     }
@@ -155,7 +164,7 @@ impl Block {
         })
     }
 
-    /// Its windows for which `is_wanted` returns true, given their number and totals.
+    /// Unpacks the windows for which `is_wanted` returns true, given their number and totals.
     pub fn kept(&self, is_wanted: impl Fn(u64, &PastWindow) -> bool) -> Vec<Kept> {
         let Some(body) = Packer::unpack(&self.body) else { return Vec::new() };
         let numbered = self.numbered().zip(body.texts());
@@ -200,17 +209,16 @@ impl Block {
             return Err(NoBlock::OfAnother);
         }
         let first = head[16..24].try_into().map(u64::from_le_bytes).map_err(|_| NoBlock::Torn)?;
-        // If the value is unknown, the block is used only if whole addresses may be shown.
-        let addresses = Addresses::ALL.into_iter().find(|addresses| *addresses as u8 == head[24]).unwrap_or_default();
+        let addresses = Self::level(head[24]);
         let (index, body) = (index.into(), body.into());
         let (start, end) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
-        let block = Self { first, windows: 0, addresses, start, end, index, body };
+        let block = Self { first, windows: 0, entries: 0, addresses, start, end, index, body };
         let all = block.index();
         let times = (all.iter().map(|past| past.start).min(), all.iter().map(|past| past.end).max());
         let (Some(start), Some(end)) = times else { return Err(NoBlock::Torn) };
         let windows = all.iter().fold(0_u64, |sum, past| sum.saturating_add(past.windows));
         first.checked_add(windows).ok_or(NoBlock::Torn)?;
-        Ok((Self { windows, start, end, ..block }, rest))
+        Ok((Self { windows, entries: all.len(), start, end, ..block }, rest))
     }
 }
 

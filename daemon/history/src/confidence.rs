@@ -9,7 +9,7 @@
 //! Lists are different. If every packet is measured, their bounds always hold. With sampling, their confidence
 //! decreases with the number of windows, and the union says so.
 
-use weir_report::{Distinct, NewFlows, Union};
+use weir_schema::{Distinct, NewFlows, Union};
 
 /// Widens the bounds of a window's numbers of distinct keys and new flows, so that they hold for this many windows at
 /// once with the same confidence. Does not change a union of several windows.

@@ -1,4 +1,4 @@
-//! The history of a running weir, in fixed memory: an hour of seconds, and a day of windows.
+//! The history of a running weir: an hour of seconds, and windows, in fixed memory and on disk.
 //!
 //! ```text
 //! coordinator: each second the counters, each window the report     (never waits)
@@ -8,36 +8,62 @@
 //! `seconds` has the exact counters of each interface. `windows` has the windows: `packed` compresses them, `block` is
 //! the format of several windows in memory and on disk, `ring` drops the oldest blocks to make room for new ones, and
 //! `reach` estimates how far back they go. `confidence` makes the bounds of a window hold for many windows together.
-//! `disk` keeps seconds and windows across restarts. `answer` and `of_key` compose the answers for clients, and
-//! `recorder` is the thread.
+//! `archive` has the blocks on disk, each with a `filter` of its addresses, and `disk` the rest. [`usage`] has
+//! what interfaces carried in thirteen months, and a thread of its own. `answer`, `of_key` and `find` compose the
+//! answers for clients, `query` chooses one, `recorder` is the thread, and `stored` reads a folder without a
+//! running weir.
 
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod archive;
 mod block;
 mod confidence;
 mod disk;
+mod filter;
+mod find;
 mod of_key;
 mod packed;
+mod query;
 mod reach;
 mod recorder;
 mod ring;
 mod seconds;
+mod stored;
 #[cfg(test)]
 mod testing;
+mod time;
+pub mod usage;
 mod windows;
+mod writes;
 
+use std::path::Path;
+
+use weir_system::memory::Part;
+
+pub use archive::Limits;
 pub use of_key::OfKey;
+pub use query::{Answer, Query};
 pub use reach::Reach;
-pub use recorder::{Answer, Asker, History, Query, Settings};
+pub use recorder::{Asker, Changeable, History, Settings};
 pub use seconds::{Carried, Counts, TRACKS_MAX};
-pub use windows::Time;
+pub use stored::{Stored, observer_of};
+pub use time::Time;
 
 /// Working memory of the thread: an open block, an unpacked block, and some windows that are joined.
-const WORKING_BYTES: u64 = 4 << 20;
+const WORKING_BYTES: u64 = 7 << 20;
 
-/// The maximum memory of a history in bytes, with this much for windows, and for this many interfaces and directions.
-pub fn memory_bytes(windows: u64, slots: usize) -> u64 {
+/// Creates the folder of a history. If that is not possible, the history says so when it is written.
+pub fn provide(folder: &Path) {
+    let _ = disk::create(folder);
+}
+
+/// The memory of a history, if there is one, for this many interfaces and directions. `report` has the bytes of a
+/// report with as many rows as the history keeps.
+pub fn memory(history: Option<&weir_config::History>, slots: usize, report: u64) -> Part {
     let tracks = slots.min(TRACKS_MAX) as u64;
-    windows + seconds::ROWS_BYTES as u64 + tracks * seconds::TRACK_BYTES as u64 + WORKING_BYTES
+    let seconds = seconds::ROWS_BYTES as u64 + tracks * seconds::TRACK_BYTES as u64;
+    let besides = seconds + WORKING_BYTES + recorder::REPORTS_MAX as u64 * report;
+    let bytes = history.map_or(0, |history| history.memory + besides);
+    Part::new("history", bytes, "an hour of seconds, windows, and room to pack and join them").if_any()
 }

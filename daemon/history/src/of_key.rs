@@ -1,9 +1,9 @@
-//! One key of a list over time.
+//! Follows one key of a list over time.
 
 use jiff::Timestamp;
-use weir_report::{KeyHistory, KeySteps, ListKey};
+use weir_schema::{KeyHistory, KeySteps, ListKey};
 
-use crate::windows::{Time, Windows};
+use crate::{time::Time, windows::Windows};
 
 /// Steps of an answer where the client does not say how many.
 pub const POINTS: usize = 60;
@@ -15,17 +15,17 @@ pub const POINTS_MAX: usize = 360;
 pub struct OfKey {
     /// The key as text: `src_ip=192.0.2.7`.
     pub key: String,
-    /// The view whose list is meant; `None` for a standard list.
+    /// The view that has the list; `None` for a standard list.
     pub view: Option<String>,
 }
 
-/// What the windows of this time say of a key, in about as many steps as `points`.
+/// Reads the numbers of a key from the windows of this time, in about as many steps as `points`.
 ///
 /// # Errors
 ///
 /// It is no key of a list.
 pub fn of_key(windows: &Windows, time: &Time, of: &OfKey, points: usize) -> Result<KeyHistory, String> {
-    let key = ListKey::parse(&of.key, of.view.as_deref())?;
+    let key = ListKey::parse(&of.key, of.view.as_deref())?.if_shown(windows.shown())?;
     let to = time.to.or(windows.newest()).unwrap_or(Timestamp::UNIX_EPOCH);
     let from = time.from.max(windows.oldest()).unwrap_or(to).min(to);
     let mut steps = KeySteps::new(&of.key, of.view.as_deref(), (from, to), points);
@@ -36,19 +36,19 @@ pub fn of_key(windows: &Windows, time: &Time, of: &OfKey, points: usize) -> Resu
 #[cfg(test)]
 mod tests {
     use weir_config::Addresses;
-    use weir_report::{Estimate, Union};
+    use weir_schema::{Estimate, Union};
 
     use super::*;
     use crate::testing::{add, at, report};
 
     /// Source 1 sent ten packets in the first window, and ten more in each that follows. In each fourth window it is
-    /// not among the first ten of the list, and windows 40 to 49 are not known.
+    /// not among the first 64 of the list, and windows 40 to 49 are not known.
     fn kept() -> (Windows, Vec<u64>) {
         let mut windows = Windows::new(1 << 20, Addresses::Full);
         let mut truth = Vec::new();
         for nth in 0..100_u64 {
             let others = if nth % 4 == 3 { 10_000 } else { 1 };
-            let mut sources: Vec<_> = (2..15).map(|source| (source, others)).collect();
+            let mut sources: Vec<_> = (2..70).map(|source| (source, others)).collect();
             sources.push((1, 10 * (nth + 1)));
             sources.sort_by_key(|(_, packets)| std::cmp::Reverse(*packets));
             truth.push(10 * (nth + 1));
@@ -106,7 +106,9 @@ mod tests {
         let union: Union = windows.span(&time).unwrap();
         let row = union.top.sources.iter().find(|row| row.src_ip.to_string() == "0.0.0.1").unwrap();
         let mut all = told.windows[0];
-        told.windows[1..].iter().for_each(|window| all.add(window));
+        for window in &told.windows[1..] {
+            all.add(window);
+        }
         assert_eq!((all.packets, all.bytes), (Some(row.packets), Some(row.bytes)));
     }
 

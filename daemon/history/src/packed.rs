@@ -27,7 +27,7 @@ pub struct Packer {
     count: usize,
     /// The texts without their numbers, each with a newline.
     texts: Vec<u8>,
-    /// Their numbers.
+    /// The numbers of the texts, without the text around them.
     numbers: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ impl Packer {
         self.count
     }
 
-    /// Their size in bytes.
+    /// Returns the size of all texts in bytes.
     pub fn bytes(&self) -> usize {
         self.texts.len() + self.numbers.len()
     }
@@ -86,9 +86,9 @@ fn compress(plain: &[u8]) -> io::Result<Vec<u8>> {
 /// A scanner of JSON that finds strings and numbers.
 #[derive(Default)]
 struct Scan {
-    /// Whether the last string was `lower` or `upper`.
+    /// True if the last string was `lower` or `upper`.
     is_bound: bool,
-    /// The number before.
+    /// The number before this one.
     before: u64,
 }
 
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn every_text_is_unpacked_unchanged() {
-        let golden = include_str!("../../report/tests/golden/report.json").replace('\n', "");
+        let golden = include_str!("../../schema/tests/golden/report.json").replace('\n', "");
         let texts = [
             golden.as_str(),
             r##"{"value":7,"lower":5,"upper":18446744073709551615,"a#":"#1 \"23\\","x":-1,"y":1.50,"z":1e3}"##,

@@ -2,42 +2,57 @@
 
 use std::{fmt, time::Duration};
 
-use crate::windows::{SECONDS_OF_MANY, share_of_many};
+use weir_config::History;
 
-/// Bytes of a window with the usual lists, of one interface in one direction. The usual size is for traffic that has
-/// the same talkers for some minutes, the worst for windows that share no rows.
-const USUAL_BYTES: u64 = 750;
-pub(crate) const WORST_BYTES: u64 = 4800;
-/// The same for a union of five minutes.
-const USUAL_BYTES_OF_MANY: u64 = 1200;
-pub(crate) const WORST_BYTES_OF_MANY: u64 = 6300;
+use crate::windows::{SECONDS_OF_FIVES, SECONDS_OF_HOURS, share_of_fives, share_of_hours, share_of_windows_on_disk};
+
+/// Bytes of a window with the usual lists of 64 rows, of one interface in one direction. The usual size is for traffic
+/// that has the same talkers for some minutes, the worst for windows that share no rows.
+const USUAL_BYTES: u64 = 4500;
+pub(crate) const WORST_BYTES: u64 = 29_500;
+/// The same for a union of five minutes or of an hour.
+const USUAL_BYTES_OF_UNION: u64 = 7000;
+pub(crate) const WORST_BYTES_OF_UNION: u64 = 45_000;
 /// Bytes written to disk for a window: first in a minute, later in a block.
-const USUAL_BYTES_WRITTEN: u64 = 1100 + USUAL_BYTES;
+const USUAL_BYTES_WRITTEN: u64 = 5500 + USUAL_BYTES;
 /// Bytes written to disk for the seconds of a day.
 const SECONDS_WRITTEN: u64 = 2 << 20;
 
-/// How far back a history of this many bytes reaches, with windows of this length.
+/// How far back a history reaches, with windows of this length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// Windows one by one: usually, and at least.
+    /// Windows one by one in memory: usually, and at least.
     pub single: [Duration; 2],
     /// Windows five minutes at a time.
-    pub many: [Duration; 2],
+    pub fives: [Duration; 2],
+    /// Windows an hour at a time.
+    pub hours: [Duration; 2],
+    /// Windows one by one on disk.
+    pub on_disk: [Duration; 2],
     /// Bytes that are usually written to disk in a day.
     pub written: u64,
 }
 
 impl Reach {
-    /// The reach of this many bytes with windows of this length.
-    pub fn new(memory: u64, interval: Duration) -> Self {
-        let many = share_of_many(memory);
-        let reach =
-            |bytes: u64, of_each: u64, each: Duration| each * u32::try_from(bytes / of_each).unwrap_or(u32::MAX);
-        let long = interval.max(Duration::from_secs(SECONDS_OF_MANY.unsigned_abs()));
+    /// The reach of a history with windows of this length.
+    pub fn new(history: &History, interval: Duration) -> Self {
+        let memory = history.memory;
+        let (fives, hours) = (share_of_fives(memory), share_of_hours(memory));
+        let reach = |bytes: u64, of_each: u64, each: Duration| {
+            Duration::try_from_secs_f64(each.as_secs_f64() * (bytes / of_each) as f64).unwrap_or(Duration::MAX)
+        };
+        let long = |seconds: i64| interval.max(Duration::from_secs(seconds.unsigned_abs()));
+        let of_unions = |bytes, seconds| {
+            [USUAL_BYTES_OF_UNION, WORST_BYTES_OF_UNION].map(|of_each| reach(bytes, of_each, long(seconds)))
+        };
+        let windows = [USUAL_BYTES, WORST_BYTES];
+        let on_disk = share_of_windows_on_disk(history.max_size);
         let windows_of_a_day = 86_400 / interval.as_secs().max(1);
         Self {
-            single: [USUAL_BYTES, WORST_BYTES].map(|bytes| reach(memory - many, bytes, interval)),
-            many: [USUAL_BYTES_OF_MANY, WORST_BYTES_OF_MANY].map(|bytes| reach(many, bytes, long)),
+            single: windows.map(|bytes| reach(memory - fives - hours, bytes, interval)),
+            fives: of_unions(fives, SECONDS_OF_FIVES),
+            hours: of_unions(hours, SECONDS_OF_HOURS),
+            on_disk: windows.map(|bytes| reach(on_disk, bytes, interval).min(history.max_age.unwrap_or(Duration::MAX))),
             written: windows_of_a_day * USUAL_BYTES_WRITTEN + SECONDS_WRITTEN,
         }
     }
@@ -45,15 +60,17 @@ impl Reach {
 
 impl fmt::Display for Reach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { single, many, written } = self;
-        let hours = |[usual, least]: &[Duration; 2]| {
+        let Self { single, fives, hours, on_disk, written } = self;
+        let back = |[usual, least]: &[Duration; 2]| {
             let [usual, least] = [usual, least].map(|time| time.as_secs_f64() / 3600.0);
             format!("usually {usual:.1} hours back, {least:.1} at least")
         };
         writeln!(f, "  seconds of each interface     1.0 hour back")?;
-        writeln!(f, "  windows one by one            {}", hours(single))?;
-        writeln!(f, "  windows five minutes at once  {}", hours(many))?;
-        writeln!(f, "  written to the state directory, if there is one: usually {} MiB a day", written >> 20)
+        writeln!(f, "  windows one by one            {}", back(single))?;
+        writeln!(f, "  windows five minutes at once  {}", back(fives))?;
+        writeln!(f, "  windows an hour at once       {}", back(hours))?;
+        writeln!(f, "  on disk, windows one by one   {}", back(on_disk))?;
+        writeln!(f, "  written to disk, if it is kept there: usually {} MiB a day", written >> 20)
     }
 }
 
@@ -62,13 +79,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_of_usual_windows_fits_the_default_memory() {
-        let reach = Reach::new(4 << 20, Duration::from_secs(10));
+    fn days_of_usual_windows_fit_the_default_memory_and_a_month_the_disk() {
+        let reach = Reach::new(&History::default(), Duration::from_secs(10));
         let hours = |hours: u64| Duration::from_secs(hours * 3600);
-        assert!(reach.many[1] >= hours(24) && reach.many[0] >= hours(120), "{reach}");
-        assert!(reach.single[1] >= hours(1) && reach.single[0] >= hours(7), "{reach}");
-        let fast = Reach::new(4 << 20, Duration::from_secs(1));
-        assert!(fast.many == reach.many && fast.single[0] < hours(1) && fast.written > reach.written);
+        assert!(reach.hours[0] >= hours(72) && reach.fives[0] >= hours(18), "{reach}");
+        assert!(reach.single[0] >= hours(1), "{reach}");
+        assert!(reach.on_disk == [hours(720), reach.on_disk[1]] && reach.on_disk[1] >= hours(100), "{reach}");
+        let fast = Reach::new(&History::default(), Duration::from_secs(1));
+        assert!(fast.fives == reach.fives && fast.single[0] < hours(1) && fast.written > reach.written);
         assert!(reach.to_string().contains("windows one by one"), "{reach}");
     }
 }

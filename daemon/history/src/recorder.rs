@@ -3,30 +3,29 @@
 use std::{
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
 
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded, select};
 use jiff::Timestamp;
-use serde::Serialize;
 use tracing::warn;
 use weir_config::Addresses;
-use weir_report::{FromJson, NO_WINDOW, Report};
+use weir_schema::Report;
 use weir_system::{clock, privileges, sandbox};
 
 use crate::{
-    answer::{self, POINTS, POINTS_MAX},
+    archive::Limits,
     block::Open,
     disk::Disk,
-    of_key::{self, OfKey},
-    seconds::{Carried, Seconds},
-    windows::{Time, Windows, of_report},
+    query::{Answer, Query},
+    seconds::{Carried, Seconds, lock},
+    windows::{Windows, of_report},
 };
 
 /// How many reports may wait while the thread answers or waits for the disk.
-const REPORTS_MAX: usize = 16;
+pub const REPORTS_MAX: usize = 3;
 /// How many queries may wait.
 const QUERIES_MAX: usize = 4;
 /// How often the history is written to disk.
@@ -39,52 +38,53 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Settings {
     /// The memory for windows, in bytes.
     pub memory: u64,
-    /// The state directory, if the history is kept across restarts.
-    pub state_directory: Option<PathBuf>,
+    /// How many rows it keeps of each list of a window.
+    pub rows: usize,
+    /// Its folder on disk, if it is kept there.
+    pub folder: Option<PathBuf>,
+    /// What it may take there.
+    pub limits: Limits,
     /// The identity of the observer.
     pub observer: String,
     /// How much of addresses answers may show.
     pub addresses: Addresses,
 }
 
+/// The settings that can change while it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Changeable {
+    /// How many rows it keeps of each list of a window.
+    pub rows: usize,
+    /// What it may take on disk.
+    pub limits: Limits,
+    /// How much of addresses answers may show.
+    pub addresses: Addresses,
+}
+
+impl Settings {
+    const fn changeable(&self) -> Changeable {
+        Changeable { rows: self.rows, limits: self.limits, addresses: self.addresses }
+    }
+}
+
 /// The history of a running weir. It is written to disk when this is dropped.
 #[derive(Debug)]
 pub struct History {
     seconds: Arc<Mutex<Seconds>>,
-    /// How much of addresses answers may show.
-    addresses: Arc<Mutex<Addresses>>,
-    /// Reports, each a line of JSON.
-    reports: Option<Sender<Arc<[u8]>>>,
+    changeable: Arc<Mutex<Changeable>>,
+    reports: Option<Sender<Box<Report>>>,
     asker: Asker,
     ended: Receiver<()>,
-    /// Whether the thread could not take the last report.
+    /// True if the thread could not take the last report.
     lags: bool,
 }
 
-/// A query.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Query {
-    /// The seconds and the totals of windows in this time, in at most this many steps.
-    History(Time, Option<usize>),
-    /// The union of the windows in this time.
-    Span(Time),
-    /// The union of this many of the last windows that ended by this time.
-    Last(u32, Option<Timestamp>),
-    /// The union of this many of the first windows that began at this time or later.
-    First(u32, Option<Timestamp>),
-    /// What the windows of this time say about a key, in at most this many steps.
-    OfKey(OfKey, Time, Option<usize>),
-}
-
-/// A waiting query.
+/// A query that waits for its answer.
 struct Waiting {
     query: Query,
     reply: Sender<Answer>,
     wake: Box<dyn FnOnce() + Send>,
 }
-
-/// The answer as JSON, or why there is none.
-pub type Answer = Result<String, String>;
 
 /// Sends queries to the thread.
 #[derive(Clone, Debug)]
@@ -117,15 +117,15 @@ impl History {
         let (queries, queries_out) = bounded(QUERIES_MAX);
         let (end, ended) = bounded(1);
         let seconds = Arc::new(Mutex::new(Seconds::default()));
-        let addresses = Arc::new(Mutex::new(settings.addresses));
-        let shared = (seconds.clone(), addresses.clone());
+        let changeable = Arc::new(Mutex::new(settings.changeable()));
+        let shared = (seconds.clone(), changeable.clone());
         thread::Builder::new().name("weir-history".to_owned()).spawn(move || {
             privileges::give_up_all_but_files();
             sandbox::pass();
             Recorder::new(&settings, shared.0, shared.1).run(&reports_out, &queries_out);
             let _ = end.send(());
         })?;
-        Ok(Self { seconds, addresses, reports: Some(reports), asker: Asker(queries), ended, lags: false })
+        Ok(Self { seconds, changeable, reports: Some(reports), asker: Asker(queries), ended, lags: false })
     }
 
     /// A handle that sends queries to the thread.
@@ -138,10 +138,10 @@ impl History {
         lock(&self.seconds).add(time, length, interfaces);
     }
 
-    /// Adds a report in the form in which it is sent. If the thread lags behind, the history misses it.
-    pub fn add(&mut self, line: Arc<[u8]>) {
+    /// Adds a report. If the thread lags behind, the history misses it.
+    pub fn add(&mut self, report: Box<Report>) {
         let Some(reports) = &self.reports else { return };
-        let lags = reports.try_send(line).is_err();
+        let lags = reports.try_send(report).is_err();
         if lags && !std::mem::replace(&mut self.lags, lags) {
             warn!("the history misses windows: its thread cannot keep up, or waits for the disk");
         }
@@ -149,16 +149,16 @@ impl History {
     }
 
     /// Adds a report, and waits if the thread lags behind: for a source that can wait.
-    pub fn add_waiting(&self, line: Arc<[u8]>) {
+    pub fn add_waiting(&self, report: Box<Report>) {
         if let Some(reports) = &self.reports {
             // The thread ends only when this is dropped.
-            let _ = reports.send(line);
+            let _ = reports.send(report);
         }
     }
 
-    /// Limits how much of addresses answers show from now on.
-    pub fn mask(&self, addresses: Addresses) {
-        *lock(&self.addresses) = addresses;
+    /// Changes these settings from now on.
+    pub fn change(&self, changed: Changeable) {
+        *lock(&self.changeable) = changed;
     }
 }
 
@@ -171,16 +171,11 @@ impl Drop for History {
     }
 }
 
-/// Locks the content. It is always consistent, so it does no harm if a thread panicked while it held the lock.
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The thread's side.
 struct Recorder {
     windows: Windows,
     seconds: Arc<Mutex<Seconds>>,
-    addresses: Arc<Mutex<Addresses>>,
+    changeable: Arc<Mutex<Changeable>>,
     disk: Option<Disk>,
     /// The windows that are not written yet.
     minute: Open,
@@ -189,39 +184,39 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn new(settings: &Settings, seconds: Arc<Mutex<Seconds>>, addresses: Arc<Mutex<Addresses>>) -> Self {
+    fn new(settings: &Settings, seconds: Arc<Mutex<Seconds>>, changeable: Arc<Mutex<Changeable>>) -> Self {
         let mut windows = Windows::new(settings.memory, settings.addresses);
-        let mut disk = settings.state_directory.as_ref().map(|folder| Disk::new(folder, &settings.observer));
+        let mut disk = settings.folder.as_ref().map(|folder| Disk::new(folder, &settings.observer));
         if let Some(disk) = &mut disk {
             // Read the disk without the lock, so that the coordinator does not wait.
             let mut earlier = Seconds::default();
-            disk.load(&mut windows, &mut earlier);
+            disk.load(&mut windows, &mut earlier, settings.limits);
             let mut seconds = lock(&seconds);
             let since = seconds.part(0);
             earlier.resume(&since);
             *seconds = earlier;
         }
         let minute = Open::new(windows.single().next());
-        Self { windows, seconds, addresses, disk, minute, due: clock::now().monotonic + WRITTEN_EVERY }
+        Self { windows, seconds, changeable, disk, minute, due: clock::now().monotonic + WRITTEN_EVERY }
     }
 
-    fn run(mut self, reports: &Receiver<Arc<[u8]>>, queries: &Receiver<Waiting>) {
+    fn run(mut self, reports: &Receiver<Box<Report>>, queries: &Receiver<Waiting>) {
         loop {
             let left = self.due.saturating_sub(clock::now().monotonic);
             select! {
-                recv(reports) -> line => match line {
-                    Ok(line) => self.take(&line),
+                recv(reports) -> report => match report {
+                    Ok(report) => self.add(&report),
                     Err(_) => break,
                 },
                 recv(queries) -> waiting => {
                     // The answer must include every report that was published before the query.
-                    for line in reports.try_iter() {
-                        self.take(&line);
+                    for report in reports.try_iter() {
+                        self.add(&report);
                     }
                     let Ok(Waiting { query, reply, wake }) = waiting else { break };
-                    self.windows.mask(*lock(&self.addresses));
+                    self.windows.mask(lock(&self.changeable).addresses);
                     // The client may have disconnected.
-                    let _ = reply.send(self.answer(&query));
+                    let _ = reply.send(query.answer(&self.windows, &self.seconds));
                     wake();
                 }
                 default(left) => {}
@@ -233,28 +228,17 @@ impl Recorder {
         self.write();
     }
 
-    fn take(&mut self, line: &[u8]) {
-        match Report::from_json(line) {
-            Ok(report) => self.add(&report),
-            Err(error) => warn!("the history misses a window: its report is not readable: {error}"),
-        }
-    }
-
     fn add(&mut self, report: &Report) {
-        let (kept, addresses) = (of_report(report), report.shown_addresses());
+        let Changeable { rows, limits, addresses: _ } = *lock(&self.changeable);
+        self.windows.limit(limits);
+        let (kept, addresses) = (of_report(report, rows), report.shown_addresses());
         let number = self.windows.single().next();
-        let closed = self.windows.add(&kept, addresses);
+        let has_closed = self.windows.add(&kept, addresses);
         let Some(disk) = &mut self.disk else { return };
-        if let Some(block) = &closed.single {
-            disk.write_single(block, &self.windows);
-        }
-        if let Some(block) = &closed.many {
-            disk.write_many(block, &self.windows);
-        }
-        // Windows in closed blocks are already written.
-        let open = self.windows.single().open();
-        if closed.single.is_some() {
-            self.minute = Open::new(open.next());
+        if has_closed {
+            // Windows in closed blocks are already written.
+            disk.write_open(&self.windows);
+            self.minute = Open::new(self.windows.single().next());
         } else {
             if self.minute.is_empty() {
                 self.minute = Open::new(number);
@@ -275,61 +259,4 @@ impl Recorder {
         };
         disk.write_seconds(next, &part);
     }
-
-    fn answer(&self, query: &Query) -> Answer {
-        match query {
-            Query::History(time, points) => {
-                check(time)?;
-                let points = points.unwrap_or(POINTS);
-                if !(1..=POINTS_MAX).contains(&points) {
-                    return Err(format!("{points} points: ask for 1 to {POINTS_MAX}"));
-                }
-                // The coordinator also needs the seconds, so release the lock before encoding the answer as JSON.
-                let history = answer::history(&lock(&self.seconds), &self.windows, time, points);
-                json(&history)
-            }
-            Query::Span(time) => {
-                check(time)?;
-                self.span(time)
-            }
-            Query::Last(windows, to) => self.span_of(self.windows.last((*windows).into(), *to)),
-            Query::First(windows, from) => self.span_of(self.windows.first((*windows).into(), *from)),
-            Query::OfKey(of, time, points) => {
-                check(time)?;
-                let points = points.unwrap_or(of_key::POINTS);
-                if !(1..=of_key::POINTS_MAX).contains(&points) {
-                    return Err(format!("{points} points of a key: ask for 1 to {}", of_key::POINTS_MAX));
-                }
-                json(&of_key::of_key(&self.windows, time, of, points)?)
-            }
-        }
-    }
-
-    fn span_of(&self, time: Option<Time>) -> Answer {
-        self.span(&time.ok_or_else(|| self.nothing())?)
-    }
-
-    fn span(&self, time: &Time) -> Answer {
-        json(&self.windows.span(time).ok_or_else(|| self.nothing())?)
-    }
-
-    fn nothing(&self) -> String {
-        match self.windows.oldest().zip(self.windows.newest()) {
-            None => NO_WINDOW.to_owned(),
-            Some((from, to)) => {
-                format!("no window of this time is known: there are some from {from:.0} to {to:.0}")
-            }
-        }
-    }
-}
-
-fn check(Time { from, to }: &Time) -> Result<(), String> {
-    match from.zip(*to) {
-        Some((from, to)) if from >= to => Err(format!("this time ends ({to}) before it begins ({from})")),
-        _ => Ok(()),
-    }
-}
-
-fn json(answer: &impl Serialize) -> Answer {
-    serde_json::to_string(answer).map_err(|error| format!("weir cannot encode its answer: {error}"))
 }

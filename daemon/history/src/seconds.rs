@@ -2,14 +2,19 @@
 //!
 //! A row is one reading of all counters, which usually covers one second. If weir was delayed, a row covers more, and
 //! all of it counts in the second in which the row ends, so sums stay exact. Each row knows how much time it covers, so
-//! that rates are right even if some seconds of a step are not known. Each interface and direction has a track
-//! under its name, whatever its slot. A renamed interface gets another track.
+//! that rates are right even if some seconds of a step are not known. Each interface and direction has a track under
+//! its name, because its slot may change. A renamed interface gets another track.
 
-use std::{collections::VecDeque, iter, time::Duration};
+use std::{
+    collections::VecDeque,
+    iter,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use weir_report::{InterfaceHistory, Steps};
+use weir_schema::{InterfaceHistory, Steps};
 
 /// How many rows are kept.
 pub const ROWS: usize = 3600;
@@ -25,18 +30,18 @@ const TENTHS: u32 = 10;
 /// The traffic of an interface in one direction since the previous reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried<'a> {
-    /// Its name.
+    /// The name of the interface.
     pub name: &'a str,
     /// `ingress` or `egress`; `None` for the sum of all other interfaces.
     pub direction: Option<&'a str>,
-    /// Its packets and bytes, and how many of the packets were lost; `None` if unknown.
+    /// The packets and bytes of the interface, and how many of the packets were lost; `None` if unknown.
     pub counts: Option<Counts>,
 }
 
 /// The counts of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets.
+    /// The number of packets.
     pub packets: u64,
     /// Bytes on the wire.
     pub bytes: u64,
@@ -81,7 +86,7 @@ struct Time {
     tenths: u32,
 }
 
-/// One interface in one direction.
+/// The rows of one interface in one direction.
 #[derive(Debug)]
 struct Track {
     name: String,
@@ -99,7 +104,7 @@ impl Track {
     }
 }
 
-/// The last rows.
+/// The rows of the last seconds.
 #[derive(Debug, Default)]
 pub struct Seconds {
     /// The number of the next row.
@@ -109,7 +114,7 @@ pub struct Seconds {
     tracks: Vec<Track>,
 }
 
-/// Some consecutive rows in the format on disk.
+/// Rows that follow each other, in the format on disk.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The second in which each row ended, in seconds since 1970.
@@ -129,7 +134,7 @@ struct PartOfTrack {
 }
 
 impl Part {
-    /// Whether it has no rows.
+    /// Returns true if it has no rows.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -282,6 +287,11 @@ impl Seconds {
     }
 }
 
+/// Locks the content. It is always consistent, so it does no harm if a thread panicked while it held the lock.
+pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,14 +369,14 @@ mod tests {
         assert_eq!(packets(&seconds, 0, 1, 3), [("eth0".to_owned(), vec![None, Some(0), None])]);
     }
 
-    /// Twenty packets in each second, of which some are not known.
+    /// Twenty packets pass in each second, but some seconds are unknown.
     #[test]
     fn the_rate_of_a_step_is_that_of_the_seconds_that_are_known() {
         let mut seconds = Seconds::default();
         for second in (1..=10).filter(|second| *second != 4 && *second < 8) {
             seconds.add(at(second), SECOND, [carried("eth0", 20)].into_iter());
         }
-        // weir was delayed.
+        // weir was delayed for three seconds.
         seconds.add(at(10), 3 * SECOND, [carried("eth0", 60)].into_iter());
         let sums = seconds.sums(&Steps { first: START, seconds: 5, count: 3 });
         let eth0 = &sums[0];
@@ -374,7 +384,7 @@ mod tests {
         assert_eq!(eth0.seconds, [4.0, 5.0, 0.0]);
         let rates = [0, 1, 2].map(|nth| Some(eth0.packets[nth]? as f64 / eth0.known_seconds(nth, 5)?));
         assert_eq!(rates, [Some(20.0), Some(20.0), None]);
-        // What an earlier version has written has rows of a second.
+        // Parts that an earlier version has written have rows of a second.
         let part = Part { tenths: Vec::new(), ..seconds.part(0) };
         let mut resumed = Seconds::default();
         resumed.resume(&part);

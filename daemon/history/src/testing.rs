@@ -1,18 +1,20 @@
-//! Reports for tests.
+//! Makes the reports of tests.
 
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
-use weir_report::{
+use weir_schema::{
     Distinct, Estimate, Interface, Ledger, Length, NewFlows, Report, Top, TopDestination, TopFlow, TopPair, TopService,
     TopSource, TopUnlisted, Unique,
 };
 
-use crate::windows::{Closed, Windows, of_report};
+use crate::windows::{Windows, of_report};
 
 static GOLDEN: LazyLock<Report> =
-    LazyLock::new(|| serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap());
+    LazyLock::new(|| serde_json::from_str(include_str!("../../schema/tests/golden/report.json")).unwrap());
 
+/// Rows of each list of a window.
+pub const ROWS: usize = 64;
 /// The start of the first window. It is also the start of five minutes.
 pub const START: i64 = 1_764_144_000;
 
@@ -35,7 +37,7 @@ pub fn report(nth: i64, sources: &[(u32, u64)]) -> Report {
     report_of(nth, 10, sources)
 }
 
-/// The same with windows of another length, in seconds.
+/// Makes a report whose windows have another length, in seconds.
 pub fn report_of(nth: i64, length: i64, sources: &[(u32, u64)]) -> Report {
     let mut report = GOLDEN.clone();
     report.id = format!("7f3c9a52/b41d0c11/{}", nth + 1);
@@ -56,18 +58,18 @@ pub fn report_of(nth: i64, length: i64, sources: &[(u32, u64)]) -> Report {
         top.confidence = 1.0;
         top.sources = (1..).zip(sources).map(|(rank, source)| row(rank, source)).collect();
         top.sources.sort_by_key(|row| std::cmp::Reverse(row.packets.value));
-        let most = top.sources.get(10).map_or(0, |row| row.packets.value);
+        let most = top.sources.get(ROWS).map_or(0, |row| row.packets.value);
         let most = if top.by == "packets" { most } else { most * 100 };
         let [flows, sources, destinations, pairs, services] = [most + 1, most, most + 2, most + 3, most + 4].map(Some);
         top.unlisted = TopUnlisted { flows, sources, destinations, pairs, services };
-        top.sources.truncate(10);
+        top.sources.truncate(ROWS);
     }
     let distinct = Distinct { value: 1000, lower: 984, upper: 1016, confidence: 0.999 };
     report.unique = Unique { src_ip: distinct, dst_ip: distinct, flows: distinct };
     report.new_flows = NewFlows { value: 50, lower: 50, upper: 50, confidence: 0.999, ..report.new_flows };
     for Interface { ledger, .. } in &mut report.interfaces {
         let Ledger { seen, attributed, .. } = ledger;
-        let more = weir_report::Tally { packets, bytes: packets * 100 };
+        let more = weir_schema::Tally { packets, bytes: packets * 100 };
         (seen.packets, seen.bytes) = (seen.packets + more.packets, seen.bytes + more.bytes);
         (attributed.packets, attributed.bytes) = (attributed.packets + more.packets, attributed.bytes + more.bytes);
     }
@@ -97,7 +99,7 @@ pub fn worst(nth: i64, random: &mut Random) -> Report {
             let bits = bits | u128::from(random.below(u64::MAX >> 33)) << 34 | u128::from(random.below(u64::MAX >> 33));
             std::net::IpAddr::from(std::net::Ipv6Addr::from(bits))
         };
-        let keys: Vec<_> = (1..=10).map(|rank| (rank, [address(), address(), address(), address()])).collect();
+        let keys: Vec<_> = (1..=ROWS as u32).map(|rank| (rank, [address(), address(), address(), address()])).collect();
         let mut estimate = || {
             let value = 1_000_000 + random.below(1 << 30);
             let (lower, upper) = (value - random.below(1_000_000), value + random.below(1_000_000));
@@ -130,7 +132,7 @@ pub fn worst(nth: i64, random: &mut Random) -> Report {
     report
 }
 
-pub fn add(windows: &mut Windows, report: &Report) -> Closed {
+pub fn add(windows: &mut Windows, report: &Report) -> bool {
     let addresses = report.shown_addresses();
-    windows.add(&of_report(report), addresses)
+    windows.add(&of_report(report, ROWS), addresses)
 }

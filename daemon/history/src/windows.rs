@@ -1,39 +1,46 @@
 //! A day of windows in a fixed number of bytes.
 //!
 //! The history keeps of each report the first rows of each list, and everything that can be added up: a [`Union`] of
-//! one window. The last hours are kept window by window. Each five minutes also have one union, and these unions reach
-//! back a day or more. A row that is not kept only widens the bounds of its key, so bounds stay correct.
+//! one window. The last hours are kept window by window. Each five minutes and each hour also have one union, and these
+//! reach back for days. A row that is not kept only widens the bounds of its key, so bounds stay correct. An answer has
+//! single windows where they are there, unions where they are not, and unions where single windows would be too many.
 
-use std::iter;
+use std::{iter, ops::Range, path::Path};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use weir_config::Addresses;
-use weir_report::{Gap, Interface, Length, PastWindow, REPORTS_KEPT, Report, Union};
+use weir_schema::{Gap, Interface, Length, PastWindow, REPORTS_KEPT, Report, Union};
 
 use crate::{
+    archive::{Archive, Limits},
     block::{Block, Kept},
     confidence,
     ring::{OPEN_MAX, Ring},
+    time::Time,
 };
 
-/// Rows of each list of a window.
-const ROWS: usize = 10;
-/// Rows of each list of five minutes.
-const ROWS_OF_MANY: usize = 10;
-/// Rows of each list of an answer that has only a few lists.
+/// Rows of each list of five minutes, and the least of a window that takes too many bytes.
+const ROWS_OF_MANY: usize = 64;
+const ROWS_MIN: usize = 10;
+/// Rows of each list of an answer.
 const ROWS_OF_ANSWER: usize = 100;
+/// Rows of each list, and of all lists, while windows are joined. A key that has no row any more may come again.
+const ROWS_WHILE_JOINED: usize = 256;
 const ROWS_OF_ALL_LISTS: usize = 4096;
-/// If a window takes more bytes of JSON than this, some of its views are left out.
+/// If a window takes more bytes of JSON than this, its lists become shorter, and then some views are left out.
 const WINDOW_MAX: usize = 512 << 10;
 /// Windows of a block.
 const WINDOWS_OF_BLOCK: usize = 30;
-/// The length of the unions of older windows, in seconds.
-pub const SECONDS_OF_MANY: i64 = 300;
-/// Unions of five minutes in a block: an hour.
+/// The lengths of the unions of older windows, in seconds.
+pub const SECONDS_OF_FIVES: i64 = 300;
+pub const SECONDS_OF_HOURS: i64 = 3600;
+/// Unions in a block.
 const UNIONS_OF_BLOCK: usize = 12;
-/// The most single windows in an answer: three hours of windows. More windows are answered by unions of five minutes,
-/// if there are any.
-const SINGLE_MAX: u64 = 1080;
+/// The most unions of five minutes in an answer: 25 hours. More are answered by unions of hours, if there are any.
+const FIVES_MAX: u64 = 300;
+/// The most single windows in an answer: an hour of windows of ten seconds. More are answered by unions of five
+/// minutes, if there are any.
+const SINGLE_MAX: u64 = 360;
 /// How many windows are joined at a time.
 const BATCH: usize = 10;
 /// A shorter time without windows is not a gap.
@@ -49,33 +56,63 @@ const PARTS: f64 = 1e6;
 /// Maximum number of gaps in an answer.
 const GAPS_MAX: usize = 32;
 
-/// The kept windows.
+/// The windows that are kept: single ones, and older ones together.
 #[derive(Debug)]
 pub struct Windows {
     single: Ring,
-    many: Ring,
-    /// The windows since the last union of five minutes, together.
-    pending: Option<Kept>,
-    addresses_of_pending: Addresses,
+    fives: Unions,
+    hours: Unions,
     /// How much of addresses answers may have.
     addresses: Addresses,
 }
 
-/// The blocks that adding a window has closed.
-#[derive(Debug, Default)]
-pub struct Closed {
-    /// A block of windows.
-    pub single: Option<Block>,
-    /// A block of unions of five minutes.
-    pub many: Option<Block>,
+/// Unions of windows, each of the same length.
+#[derive(Debug)]
+struct Unions {
+    ring: Ring,
+    /// The length in seconds.
+    length: i64,
+    /// The union that is not complete yet.
+    pending: Option<Kept>,
+    addresses: Addresses,
 }
 
+/// The archives of a folder: their names, and each one's part of the limit in sixteenths.
+pub const SINGLE: &str = "windows-";
+const FIVES: &str = "fives-";
+const HOURS: &str = "hours-";
+const PARTS_OF_DISK: [u64; 3] = [12, 3, 1];
+
 impl Windows {
-    /// No windows yet, in at most this many bytes.
+    /// Makes a history without windows, which takes at most this many bytes.
     pub fn new(memory: u64, addresses: Addresses) -> Self {
-        let many = share_of_many(memory);
-        let (single, many) = (Ring::new(memory - many), Ring::new(many));
-        Self { single, many, pending: None, addresses_of_pending: addresses, addresses }
+        let [fives, hours] = [share_of_fives(memory), share_of_hours(memory)];
+        let single = Ring::new(memory - fives - hours);
+        let fives = Unions::new(fives, SECONDS_OF_FIVES, addresses);
+        Self { single, fives, hours: Unions::new(hours, SECONDS_OF_HOURS, addresses), addresses }
+    }
+
+    /// Keeps them in this folder, too, and has those that are there.
+    pub fn keep_in(&mut self, folder: &Path, observer: &str, limits: Limits, is_read_only: bool) {
+        let archive = |prefix, part| {
+            let limits = Limits { bytes: limits.bytes / 16 * part, ..limits };
+            Archive::open(folder, prefix, observer, limits, is_read_only)
+        };
+        let [single, fives, hours] = PARTS_OF_DISK;
+        self.single.keep_in(archive(SINGLE, single));
+        self.fives.ring.keep_in(archive(FIVES, fives));
+        self.hours.ring.keep_in(archive(HOURS, hours));
+        // If single windows are lost, their numbers continue after those of the unions.
+        self.single.begin(self.fives.ring.next().max(self.hours.ring.next()));
+    }
+
+    /// Changes what they may take on disk.
+    pub fn limit(&mut self, limits: Limits) {
+        for (ring, part) in
+            [&mut self.single, &mut self.fives.ring, &mut self.hours.ring].into_iter().zip(PARTS_OF_DISK)
+        {
+            ring.limit_archive(Limits { bytes: limits.bytes / 16 * part, ..limits });
+        }
     }
 
     /// Limits how much of addresses answers show from now on.
@@ -83,40 +120,37 @@ impl Windows {
         self.addresses = addresses;
     }
 
-    /// The single windows.
+    /// What its packed windows take in memory, in bytes.
+    #[cfg(test)]
+    fn memory(&self) -> u64 {
+        self.single.bytes() + self.fives.ring.bytes() + self.hours.ring.bytes()
+    }
+
+    /// What answers may show of addresses.
+    pub const fn shown(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Returns the ring of single windows.
     pub const fn single(&self) -> &Ring {
         &self.single
     }
 
-    /// The unions of five minutes.
-    pub const fn many(&self) -> &Ring {
-        &self.many
-    }
-
-    /// Adds the kept part of a report.
-    pub fn add(&mut self, kept: &Kept, addresses: Addresses) -> Closed {
-        let is_other = |(start, _)| part_of_day(start) != part_of_day(kept.past.start);
-        let mut closed = Closed::default();
-        if self.single.open().times().is_some_and(is_other) {
-            closed = self.close();
+    /// Adds the kept part of a report. Returns whether that has closed a block of windows.
+    pub fn add(&mut self, kept: &Kept, addresses: Addresses) -> bool {
+        let is_other =
+            |(start, _)| part_of_day(start, SECONDS_OF_FIVES) != part_of_day(kept.past.start, SECONDS_OF_FIVES);
+        let has_ended = self.single.open().times().is_some_and(is_other);
+        if has_ended {
+            self.close();
         }
         self.single.push(kept, addresses);
         let open = self.single.open();
         let is_full = open.count() >= WINDOWS_OF_BLOCK || open.bytes() >= OPEN_MAX;
-        if is_full && closed.single.is_none() {
-            closed = self.close();
+        if is_full {
+            self.close();
         }
-        closed
-    }
-
-    /// Adds windows that an earlier weir has written.
-    pub fn resume(&mut self, block: Block) {
-        self.single.resume(block);
-    }
-
-    /// Adds unions that an earlier weir has written.
-    pub fn resume_many(&mut self, block: Block) {
-        self.many.resume(block);
+        has_ended || is_full
     }
 
     /// Adds windows that an earlier weir has written since its last block.
@@ -128,57 +162,49 @@ impl Windows {
         }
     }
 
-    /// If single windows are lost, continues their numbers after those of the unions.
-    pub fn continue_after_unions(&mut self) {
-        self.single.begin(self.many.next());
-    }
-
-    /// Makes the unions of five minutes that are missing after the resumed ones. Returns the blocks that this closes.
-    pub fn complete(&mut self) -> Vec<Block> {
-        self.many.begin(self.single.first());
-        let begun = self.many.next();
-        let missing: Vec<Block> = self.single.blocks().filter(|block| block.first >= begun).cloned().collect();
-        missing.iter().filter_map(|block| self.summarize(block)).collect()
+    /// Makes the unions that are missing after the resumed ones.
+    pub fn complete(&mut self) {
+        let time = Time::default();
+        self.fives.ring.begin(self.single.first());
+        self.hours.ring.begin(self.fives.ring.first());
+        let of_hours = self.fives.ring.archived(&(self.hours.ring.next()..u64::MAX), &time);
+        for entry in of_hours {
+            if let Some(block) = self.fives.ring.archive().and_then(|archive| archive.read(&entry)) {
+                let kept: Vec<_> = block.numbered().map(|(number, _)| number).zip(block.kept(|_, _| true)).collect();
+                for (number, kept) in kept {
+                    self.hours.add(number, vec![kept], block.addresses);
+                }
+            }
+        }
+        let of_fives = self.single.archived(&(self.fives.ring.next()..u64::MAX), &time);
+        for entry in of_fives {
+            if let Some(block) = self.single.archive().and_then(|archive| archive.read(&entry)) {
+                self.summarize(&block);
+            }
+        }
     }
 
     /// Closes the open block.
-    fn close(&mut self) -> Closed {
-        let Some(block) = self.single.close() else { return Closed::default() };
-        let many = self.summarize(&block);
-        Closed { single: Some(block), many }
+    fn close(&mut self) {
+        if let Some(block) = self.single.close() {
+            self.summarize(&block);
+        }
     }
 
-    /// Adds a block to the union of its five minutes. Returns the block of unions that this closes.
-    fn summarize(&mut self, block: &Block) -> Option<Block> {
-        let mut closed = None;
-        if self.pending.as_ref().is_some_and(|pending| part_of_day(pending.past.start) != part_of_day(block.start)) {
-            closed = self.finish_pending();
-        }
+    /// Adds a block to the unions of its five minutes and of its hour.
+    fn summarize(&mut self, block: &Block) {
         let mut all = block.kept(|_, _| true);
         for kept in &mut all {
             confidence::raise(&mut kept.union, WINDOWS_OF_A_DAY);
         }
-        self.addresses_of_pending =
-            if self.pending.is_none() { block.addresses } else { self.addresses_of_pending.min(block.addresses) };
-        self.pending = joined(self.pending.take(), all);
-        if part_of_day(block.end) != part_of_day(block.start) {
-            closed = self.finish_pending().or(closed);
+        for (number, kept, addresses) in self.fives.add(block.first, all, block.addresses) {
+            self.hours.add(number, vec![kept], addresses);
         }
-        closed
-    }
-
-    fn finish_pending(&mut self) -> Option<Block> {
-        let mut kept = self.pending.take()?;
-        kept.union.trim(ROWS_OF_MANY, INTERFACES_MAX);
-        self.many.push(&kept, self.addresses_of_pending);
-        let open = self.many.open();
-        let is_full = open.count() >= UNIONS_OF_BLOCK || open.bytes() >= OPEN_MAX;
-        if is_full { self.many.close() } else { None }
     }
 
     /// The earliest start of a window.
     pub fn oldest(&self) -> Option<Timestamp> {
-        [&self.many, &self.single].into_iter().filter_map(Ring::oldest).min()
+        [&self.hours.ring, &self.fives.ring, &self.single].into_iter().filter_map(Ring::oldest).min()
     }
 
     /// The latest end of a window.
@@ -186,12 +212,12 @@ impl Windows {
         self.single.newest()
     }
 
-    /// The totals of all windows that touch this time, the oldest first.
+    /// The totals of all windows that touch this time, the oldest first. Where there are very many, they are several
+    /// together.
     pub fn index(&self, time: &Time) -> Vec<PastWindow> {
-        let cut = self.first_single();
         let mut all = Vec::new();
-        for (block, from, to) in self.selected(cut, time) {
-            let is_wanted = |(number, past): &(u64, PastWindow)| (from..to).contains(number) && time.is_touched(past);
+        for (block, range) in self.selected(&self.cuts(time), time) {
+            let is_wanted = |(number, past): &(u64, PastWindow)| range.contains(number) && time.is_touched(past);
             all.extend(block.numbered().filter(is_wanted).map(|(_, past)| past));
         }
         all
@@ -199,28 +225,47 @@ impl Windows {
 
     /// The time of at least this many of the last windows that ended by `to`; `None` if there are none.
     pub fn last(&self, windows: u64, to: Option<Timestamp>) -> Option<Time> {
-        let all = self.index(&Time { from: None, to });
-        around(all.iter().rev().filter(|past| to.is_none_or(|to| past.end <= to)), windows)
+        let end = to.into_iter().chain(self.newest()).min()?;
+        self.widen(windows, |length| {
+            let from = end.checked_sub(length).ok().filter(|from| self.oldest().is_some_and(|oldest| oldest < *from));
+            let mut all = self.index(&Time { from, to });
+            all.retain(|past| to.is_none_or(|to| past.end <= to));
+            (from.is_none(), all.into_iter().rev().collect())
+        })
     }
 
     /// The time of the first windows that began at `from` or later, at least as many as this; `None` if there are none.
     pub fn first(&self, windows: u64, from: Option<Timestamp>) -> Option<Time> {
-        let all = self.index(&Time { from, to: None });
-        around(all.iter().filter(|past| from.is_none_or(|from| from <= past.start)), windows)
+        let begin = from.into_iter().chain(self.oldest()).max()?;
+        self.widen(windows, |length| {
+            let to = begin.checked_add(length).ok().filter(|to| self.newest().is_some_and(|newest| *to < newest));
+            let mut all = self.index(&Time { from, to });
+            all.retain(|past| from.is_none_or(|from| from <= past.start));
+            (to.is_none(), all)
+        })
+    }
+
+    /// The time of the first of these windows, at least as many as this, out of a time that gets longer until it has
+    /// them. `of` has the windows of a length, and whether there are no more.
+    fn widen(&self, windows: u64, of: impl Fn(SignedDuration) -> (bool, Vec<PastWindow>)) -> Option<Time> {
+        let mut length = SignedDuration::from_mins(30);
+        loop {
+            let (are_all, pasts) = of(length);
+            if are_all || pasts.iter().map(|past| past.windows).sum::<u64>() > windows {
+                return around(pasts.iter(), windows);
+            }
+            length = length.saturating_mul(8);
+        }
     }
 
     /// The union of all windows that touch this time; `None` if there are none.
     pub fn span(&self, time: &Time) -> Option<Union> {
-        let cut = self.cut(time);
+        let cuts = self.cuts(time);
         // The windows of this time alone: then windows that are added later do not change the answer.
-        let numbered = self.selected(cut, time).flat_map(|(block, from, to)| {
-            let is_its = |(number, past): &(u64, PastWindow)| (from..to).contains(number) && time.is_touched(past);
-            block.numbered().filter(is_its).collect::<Vec<_>>()
-        });
-        let windows = numbered.map(|(_, past)| past).filter(|past| past.windows == 1).count() as u64;
+        let windows = self.index(time).iter().filter(|past| past.windows == 1).count() as u64;
         let mut all = None;
         let (mut known, mut fired) = (Vec::new(), Vec::new());
-        self.walk(cut, time, |kept| {
+        self.walk(&cuts, time, |kept| {
             known.extend(kept.iter().flat_map(|kept| known_times(&kept.past, &kept.union)));
             fired.extend(kept.iter().flat_map(|kept| kept.past.alerts.clone()));
             let mut kept = kept.into_iter().peekable();
@@ -233,105 +278,179 @@ impl Windows {
             }
         });
         let mut union = all?.union;
+        union.trim(ROWS_OF_ANSWER, INTERFACES_MAX);
         let end = self.newest().into_iter().chain(time.to).min().unwrap_or(Timestamp::MAX);
         union.missing = gaps(known, time.from.or(self.oldest()), end);
         fired.sort_unstable();
         fired.dedup();
         union.fired = fired;
+        union.reaches_back_to = self.oldest();
         Some(union)
     }
 
-    /// Calls `each` with all windows that touch this time, the oldest first. Where there are very many, those are five
-    /// minutes at a time.
+    /// Calls `each` with all windows that touch this time, the oldest first. Where there are very many, they are
+    /// several together.
     pub fn each(&self, time: &Time, mut each: impl FnMut(&Kept)) {
-        let cut = self.cut(time);
-        self.walk(cut, time, |kept| kept.iter().for_each(&mut each));
+        self.walk(&self.cuts(time), time, |kept| kept.iter().for_each(&mut each));
     }
 
-    /// The number before which windows of this time are taken five minutes at a time.
-    fn cut(&self, time: &Time) -> u64 {
-        let mut cut = self.first_single();
-        let singles = |cut| {
-            let blocks = self.single.all().filter(|block| block.next() > cut && time.touches(block));
-            blocks.map(|block| block.windows).sum::<u64>()
-        };
-        if singles(cut) > SINGLE_MAX {
-            cut = self.many.next().max(self.single.first());
+    /// Which windows an answer about this time has.
+    pub fn cuts(&self, time: &Time) -> Cuts {
+        self.cuts_within(time, FIVES_MAX)
+    }
+
+    /// The same without unions of hours, where there are shorter ones.
+    pub fn fine_cuts(&self, time: &Time) -> Cuts {
+        self.cuts_within(time, u64::MAX)
+    }
+
+    fn cuts_within(&self, time: &Time, fives_max: u64) -> Cuts {
+        let (single, fives, hours) = (&self.single, &self.fives.ring, &self.hours.ring);
+        let mut of_fives = first_after(fives, single.first());
+        let mut of_hours = first_after(hours, fives.first().min(of_fives));
+        of_fives = of_fives.max(of_hours);
+        if single.count(&(of_fives..u64::MAX), time) > SINGLE_MAX {
+            of_fives = of_fives.max(fives.next());
         }
-        cut
+        if fives_max < u64::MAX && fives.count(&(of_hours..of_fives), time) > fives_max {
+            of_hours = of_hours.max(hours.next());
+            of_fives = of_fives.max(of_hours);
+        }
+        Cuts { hours: of_hours, fives: of_fives }
+    }
+
+    /// The kinds of windows with their numbers, those with the oldest first.
+    pub fn kinds(&self, cuts: &Cuts) -> [(&Ring, Range<u64>); 3] {
+        [
+            (&self.hours.ring, 0..cuts.hours),
+            (&self.fives.ring, cuts.hours..cuts.fives),
+            (&self.single, cuts.fives..u64::MAX),
+        ]
     }
 
     /// Calls `each` with the windows of each block that touch this time.
-    fn walk(&self, cut: u64, time: &Time, mut each: impl FnMut(Vec<Kept>)) {
-        for (block, from, to) in self.selected(cut, time) {
-            each(block.kept(|number, past| (from..to).contains(&number) && time.is_touched(past)));
+    fn walk(&self, cuts: &Cuts, time: &Time, mut each: impl FnMut(Vec<Kept>)) {
+        for (block, range) in self.selected(cuts, time) {
+            each(block.kept(|number, past| range.contains(&number) && time.is_touched(past)));
         }
     }
 
-    /// The number of the first single window to use: the first one whose five minutes are kept completely.
-    fn first_single(&self) -> u64 {
-        let first = self.single.first();
-        let of_many = self.many.all().find(|block| (block.first..block.next()).contains(&first));
-        let numbered = of_many.iter().flat_map(Block::numbered);
-        let is_around = |(number, past): &(u64, PastWindow)| *number < first && first < number + past.windows;
-        numbered.filter(is_around).map(|(number, past)| number + past.windows).last().unwrap_or(first)
-    }
-
-    /// The blocks that touch this time and may be shown, each with its first and last number: unions before `cut`, and
-    /// then single windows.
-    fn selected<'a>(&'a self, cut: u64, time: &'a Time) -> impl Iterator<Item = (Block, u64, u64)> {
-        let many = self.many.all().filter(move |block| block.first < cut).map(move |block| (block, 0, cut));
-        let single = self.single.all().filter(move |block| block.next() > cut).map(move |block| (block, cut, u64::MAX));
-        many.chain(single).filter(|(block, ..)| block.addresses >= self.addresses && time.touches(block))
+    /// The blocks that touch this time and may be shown, each with the numbers of its windows that are meant.
+    fn selected<'a>(&'a self, cuts: &Cuts, time: &'a Time) -> impl Iterator<Item = (Block, Range<u64>)> + 'a {
+        let blocks = self.kinds(cuts).into_iter().flat_map(|(ring, range)| {
+            let numbers = range.clone();
+            ring.touching(range, time).map(move |block| (block, numbers.clone()))
+        });
+        blocks.filter(|(block, _)| block.addresses >= self.addresses)
     }
 }
 
-/// How much of the memory is for unions of five minutes. With the usual lists, half of the default memory is always
-/// enough for a day.
-pub const fn share_of_many(memory: u64) -> u64 {
-    memory / 2
+/// Windows with smaller numbers than these are taken as unions of hours, or of five minutes.
+#[derive(Clone, Copy, Debug)]
+pub struct Cuts {
+    hours: u64,
+    fives: u64,
 }
 
-/// The time of a query.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Time {
-    /// Its start; `None` means as early as possible.
-    pub from: Option<Timestamp>,
-    /// Its end; `None` means as late as possible.
-    pub to: Option<Timestamp>,
+/// The number of the first window to use after these unions, if windows begin with the number `first`: the first one
+/// whose union is not cut.
+fn first_after(unions: &Ring, first: u64) -> u64 {
+    let time = Time::default();
+    let blocks = unions.touching(first..first.saturating_add(1), &time);
+    let numbered = blocks.flat_map(|block| block.numbered().collect::<Vec<_>>());
+    let is_around = |(number, past): &(u64, PastWindow)| *number < first && first < number + past.windows;
+    numbered.filter(is_around).map(|(number, past)| number + past.windows).last().unwrap_or(first)
 }
 
-impl Time {
-    fn overlaps(&self, start: Timestamp, end: Timestamp) -> bool {
-        self.from.is_none_or(|from| from < end) && self.to.is_none_or(|to| start < to)
+impl Unions {
+    fn new(memory: u64, length: i64, addresses: Addresses) -> Self {
+        Self { ring: Ring::new(memory), length, pending: None, addresses }
     }
 
-    fn touches(&self, block: &Block) -> bool {
-        self.overlaps(block.start, block.end)
+    /// The number of the next window.
+    fn next(&self) -> u64 {
+        self.ring.next() + self.pending.as_ref().map_or(0, |pending| pending.past.windows)
     }
 
-    fn is_touched(&self, past: &PastWindow) -> bool {
-        self.overlaps(past.start, past.end)
+    /// Adds windows, the first of which has this number, unless they are there already. Returns the unions that are
+    /// complete now, with their numbers and what they show of addresses.
+    fn add(&mut self, first: u64, all: Vec<Kept>, addresses: Addresses) -> Vec<(u64, Kept, Addresses)> {
+        let mut finished = Vec::new();
+        if first < self.next() {
+            return finished;
+        }
+        if first > self.next() {
+            // Windows are lost.
+            finished.extend(self.finish());
+            self.ring.close();
+            self.ring.begin(first);
+        }
+        let part = |time| part_of_day(time, self.length);
+        let Some((start, end)) = all.first().zip(all.last()).map(|(first, last)| (first.past.start, last.past.end))
+        else {
+            return finished;
+        };
+        let is_other = self.pending.as_ref().is_some_and(|pending| part(pending.past.start) != part(start));
+        let ends = part(end) != part(start);
+        if is_other {
+            finished.extend(self.finish());
+        }
+        self.addresses = if self.pending.is_none() { addresses } else { self.addresses.min(addresses) };
+        self.pending = joined(self.pending.take(), all);
+        if ends {
+            finished.extend(self.finish());
+        }
+        finished
+    }
+
+    fn finish(&mut self) -> Option<(u64, Kept, Addresses)> {
+        let (number, mut kept) = (self.ring.next(), self.pending.take()?);
+        kept.union.trim(ROWS_OF_MANY, INTERFACES_MAX);
+        self.ring.push(&kept, self.addresses);
+        let open = self.ring.open();
+        if open.count() >= UNIONS_OF_BLOCK || open.bytes() >= OPEN_MAX {
+            self.ring.close();
+        }
+        Some((number, kept, self.addresses))
     }
 }
 
-/// The number of the five minutes that contain a time.
-fn part_of_day(time: Timestamp) -> i64 {
-    time.as_second().div_euclid(SECONDS_OF_MANY)
+/// How much of the memory is for unions of five minutes, and of hours. The rest is for single windows.
+pub const fn share_of_fives(memory: u64) -> u64 {
+    memory / 8 * 3
 }
 
-/// The part of a report that is kept.
-pub fn of_report(report: &Report) -> Kept {
+pub const fn share_of_hours(memory: u64) -> u64 {
+    memory / 8
+}
+
+/// How much of the disk is for single windows.
+pub const fn share_of_windows_on_disk(bytes: u64) -> u64 {
+    bytes / 16 * PARTS_OF_DISK[0]
+}
+
+/// The number of the part of this length, in seconds, that contains a time.
+fn part_of_day(time: Timestamp, length: i64) -> i64 {
+    time.as_second().div_euclid(length)
+}
+
+/// The part of a report that is kept, with this many rows of each list.
+pub fn of_report(report: &Report, rows: usize) -> Kept {
     let mut union = Union::one(report);
     let tables = union.views.iter().flat_map(|view| &view.tables).flatten().count();
-    union.trim(if tables > TABLES_MANY { ROWS / 3 } else { ROWS }, INTERFACES_MAX);
+    let mut rows = if tables > TABLES_MANY { rows.div_ceil(3) } else { rows };
+    union.trim(rows, INTERFACES_MAX);
     union.window.seconds = union.window.seconds.seconds().map(rounded).map_or_else(Length::default, Length::new);
-    // Its totals have them.
+    // The totals have the alerts that fired.
     union.fired = Vec::new();
     union.interfaces.iter_mut().for_each(shorten);
-    while serde_json::to_vec(&union).is_ok_and(|text| text.len() > WINDOW_MAX)
-        && let Some(view) = union.views.pop()
-    {
+    while serde_json::to_vec(&union).is_ok_and(|text| text.len() > WINDOW_MAX) {
+        if rows > ROWS_MIN {
+            rows = (rows / 2).max(ROWS_MIN);
+            union.trim(rows, INTERFACES_MAX);
+            continue;
+        }
+        let Some(view) = union.views.pop() else { break };
         union.left_out.push(view.name);
     }
     Kept { past: PastWindow::of(report), union }
@@ -365,7 +484,7 @@ fn joined(before: Option<Kept>, next: Vec<Kept>) -> Option<Kept> {
     let mut union = Union::join(&unions)?;
     union.missing = gaps(known, Some(past.start), past.end);
     let rows = ROWS_OF_ALL_LISTS / union.lists().max(1);
-    union.trim(rows.clamp(ROWS, ROWS_OF_ANSWER), INTERFACES_MAX);
+    union.trim(rows.clamp(ROWS_MIN, ROWS_WHILE_JOINED), INTERFACES_MAX);
     Some(Kept { past, union })
 }
 
@@ -384,8 +503,8 @@ fn around<'p>(pasts: impl Iterator<Item = &'p PastWindow>, windows: u64) -> Opti
     times.map(|(from, to)| Time { from: Some(from), to: Some(to) })
 }
 
-/// The times of a window, or of several together: all of it but what is missing between them.
-fn known_times(past: &PastWindow, union: &Union) -> Vec<Gap> {
+/// The times that a window covers, or several together, without the gaps between them.
+pub fn known_times(past: &PastWindow, union: &Union) -> Vec<Gap> {
     let mut start = past.start;
     let mut known = Vec::new();
     for gap in &union.missing {
@@ -397,7 +516,7 @@ fn known_times(past: &PastWindow, union: &Union) -> Vec<Gap> {
 }
 
 /// The times between `from` and `to` that have no window.
-fn gaps(mut known: Vec<Gap>, from: Option<Timestamp>, to: Timestamp) -> Vec<Gap> {
+pub fn gaps(mut known: Vec<Gap>, from: Option<Timestamp>, to: Timestamp) -> Vec<Gap> {
     known.sort_by_key(|time| time.start);
     let mut gaps = Vec::new();
     let mut end = from.unwrap_or(to);
@@ -410,5 +529,7 @@ fn gaps(mut known: Vec<Gap>, from: Option<Timestamp>, to: Timestamp) -> Vec<Gap>
     gaps
 }
 
+#[cfg(test)]
+mod accuracy;
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use weir_system::clock;
 /// The slot of one client, with the time since when weir has been waiting for it.
 #[derive(Debug)]
 pub struct ClientSlot {
-    /// Its address.
+    /// The address of the client.
     address: IpAddr,
     /// When its connection or its last request began, in milliseconds of the monotonic clock.
     since_ms: AtomicU64,
@@ -44,7 +44,7 @@ impl ClientSlot {
         Busy(self.clone())
     }
 
-    /// The client reads what it is sent, so its time begins again.
+    /// Notes that the client reads its answer, so that its time begins again.
     pub fn goes_on(&self) {
         self.request_begins(clock::now().monotonic);
     }
@@ -78,7 +78,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// All clients.
+/// The number of connections of each client.
 #[derive(Debug)]
 pub(super) struct ClientSlots {
     max: usize,

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether this is a host with or without a port, as a URI has them (RFC 9112 section 3.2, RFC 3986 section 3.2.2).
+/// Returns true for a host with or without a port, as a URI has them (RFC 9112 section 3.2, RFC 3986 section 3.2.2).
 /// User names are no part of it: in `localhost:80@evil.example` the host is the last name, and a careless reader takes
 /// the first one.
 pub fn is_valid(host: &str) -> bool {
@@ -30,7 +30,7 @@ pub fn name(host: &str) -> &str {
     }
 }
 
-/// Whether a name is an address or localhost. A foreign page has neither.
+/// Returns true if a name is an address or localhost. A foreign page has neither.
 pub fn is_own(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }

@@ -55,7 +55,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 /// How long a client has for the head of a request, and how long a connection may be idle.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(20);
-/// What the kernel keeps of answers that a client has not read.
+/// The most bytes of answers that the kernel keeps until a client reads them.
 const SEND_BYTES: usize = 128 << 10;
 /// Pause after an error of accept(2): no descriptor is left, and some will be released.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -92,7 +92,7 @@ impl Server {
         let router = router.layer(middleware::from_fn(with_one_host));
         let listener = StdListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        // Connections inherit it.
+        // Connections inherit this size.
         set_socket_send_buffer_size(&listener, SEND_BYTES)?;
         let address = listener.local_addr()?;
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
@@ -204,22 +204,28 @@ async fn serve(
 /// refused. A host in the request line replaces the header (RFC 9112 sections 3.2 and 3.2.2), so that handlers only
 /// have to read the header.
 async fn with_one_host(mut request: Request, next: Next) -> Response {
-    let refuse = |why: &'static str| (StatusCode::BAD_REQUEST, why).into_response();
-    let is_host = |host: &HeaderValue| host.to_str().is_ok_and(host::is_valid);
     if request.headers().get_all(HOST).iter().count() > 1 {
-        return refuse("the request has more than one header `Host`\n");
+        return bad_request("the request has more than one header `Host`\n");
     }
     if !request.headers().get_all(HOST).iter().all(is_host) {
-        return refuse("the header `Host` is not a name or an address, with or without a port\n");
+        return bad_request("the header `Host` is not a name or an address, with or without a port\n");
     }
     if request.uri().authority().is_some_and(|authority| !host::is_valid(authority.as_str())) {
-        return refuse("the host in the request line is not a name or an address, with or without a port\n");
+        return bad_request("the host in the request line is not a name or an address, with or without a port\n");
     }
     let named = request.uri().host().and_then(|host| HeaderValue::try_from(host).ok());
     if let Some(host) = named {
         request.headers_mut().insert(HOST, host);
     }
     next.run(request).await
+}
+
+fn is_host(host: &HeaderValue) -> bool {
+    host.to_str().is_ok_and(host::is_valid)
+}
+
+fn bad_request(why: &'static str) -> Response {
+    (StatusCode::BAD_REQUEST, why).into_response()
 }
 
 /// The router, with the client's slot attached to each request.
@@ -267,10 +273,10 @@ mod tests {
         stream
     }
 
-    /// What the server answers to these bytes, until it closes the connection.
+    /// Returns everything that the server answers to these bytes, until it closes the connection.
     fn answer(server: &Server, request: &[u8]) -> String {
         let mut stream = connect(server);
-        // A server that has closed the connection has said why before.
+        // If the server has closed the connection, it has sent its reason before.
         let _ = stream.write_all(request);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);

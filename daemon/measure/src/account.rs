@@ -20,7 +20,7 @@ use super::{
 /// The exact numbers of one worker.
 #[derive(Clone, Copy)]
 pub struct WorkerAccount<'a> {
-    /// Its exact counters.
+    /// The exact counters of the window.
     pub edge: &'a Edge,
     /// The sum of the records of each interface slot.
     pub attributed: &'a [Tally],
@@ -30,19 +30,19 @@ pub struct WorkerAccount<'a> {
     pub sampling: Option<(u32, u32)>,
     /// The sampling rate in force now.
     pub rate: u32,
-    /// Whether the counters of a CPU are still to come.
+    /// True if the counters of a CPU are still to come.
     pub is_late: bool,
 }
 
 /// The exact numbers of all workers.
 pub struct Account {
-    /// Each interface slot's ledger.
+    /// The ledger of each interface slot.
     pub ledgers: Vec<Ledger>,
     /// Packets by their size in bytes.
     pub sizes: Sizes,
     /// The highest sampling rate in force: one packet in this many is taken; 1 is every packet.
     pub sampling: u32,
-    /// Whether all packets were taken at the same rate.
+    /// True if all packets were taken at the same rate.
     pub is_steady: bool,
     /// The highest rate at which something was left out; 1 if nothing was.
     pub highest: u32,

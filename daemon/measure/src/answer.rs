@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use weir_common::{ledger::Tally, sketch::Metric};
-use weir_config::view::{By, Measure, ViewKey};
+use weir_config::view::{KeyLayout, Measure, ViewKey};
 use weir_sketch::{Estimate, hash::KeyedHash};
 
 use super::{
@@ -14,7 +14,10 @@ use super::{
     uncertainty::{Uncertainty, ViewUncertainty},
     whole::reconcile,
 };
-use crate::question::{Question, Structure, sketch::ViewSketch};
+use crate::{
+    by::By,
+    question::{Question, Structure, sketch::ViewSketch},
+};
 
 /// The answer of a view.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,15 +28,17 @@ pub struct Answer {
     pub entropy: Option<Entropy>,
     /// One table, or one for each interface slot that has rows.
     pub tables: Vec<Table>,
+    /// The same tables with as many rows as the history remembers; empty if it does not remember the view.
+    pub remembered: Vec<Table>,
 }
 
 /// A list of addresses that feeds a view of prefixes.
 pub(super) struct Feed<'a> {
-    /// Its answer.
+    /// The answer of the other view.
     pub answer: &'a Answer,
-    /// Its merged sketch.
+    /// The other view's merged sketch.
     pub sketch: &'a ViewSketch,
-    /// Its key.
+    /// The other view's key.
     pub by: &'a By,
     /// The hash of its keys.
     pub hash: &'a KeyedHash,
@@ -53,14 +58,14 @@ pub struct Table {
     pub slot: Option<usize>,
     /// The total of all records that the view matched, if rows are bytes and packets. The rows are parts of it.
     pub total: Option<Ranked<ViewKey>>,
-    /// The rows.
+    /// The rows, in the order of the table.
     pub rows: Rows,
 }
 
 /// Rows, the largest first.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rows {
-    /// Bytes and packets.
+    /// Rows that have bytes and packets.
     Tallies(Ranking<ViewKey>),
     /// Bytes and packets of prefixes, and the part of them that unlisted addresses have.
     Prefixes(RankedPrefixes),
@@ -71,7 +76,7 @@ pub enum Rows {
 impl Answer {
     /// The answer without any shard.
     pub(super) const fn empty() -> Self {
-        Self { confidence: 1.0, entropy: None, tables: Vec::new() }
+        Self { confidence: 1.0, entropy: None, tables: Vec::new(), remembered: Vec::new() }
     }
 
     /// Reads the merged sketch of a question. `list` has the list of addresses that feeds it and their sketch, if it is
@@ -86,6 +91,7 @@ impl Answer {
         let uncertainties = uncertainty.of_view(whole, sketch.total, parts(question));
         // The bounds of sums are certain, unless packets were left out.
         let is_sure = question.view.measure.is_tally() && uncertainty.sampling.is_none();
+        let mut remembered = Vec::new();
         let tables = match question.view.measure {
             _ if matches!(question.structure, Structure::Prefixes { .. }) => {
                 let counted = |key: &ViewKey| list.map_or(Tally::default(), |list| list.counted(key));
@@ -99,13 +105,25 @@ impl Answer {
                     Some(slot) => by_slot.get(slot).copied().unwrap_or_default(),
                     None => sketch.total,
                 };
-                rank(question, sketch.held(), Some(sketch.most_of_others()), total_of, (&uncertainties, uncertainty))
+                let most = question.view.top.max(question.remembered);
+                let errors = (&uncertainties, uncertainty);
+                let largest = Largest::of(question, sketch.held(), most, Some(sketch.most_of_others()), errors);
+                if question.remembered > 0 {
+                    remembered = largest.tables(question.remembered_rows(largest.count()), total_of);
+                }
+                largest.tables(question.reported_rows(largest.count()), total_of)
             }
             Measure::NewFlows => vec![count_new(question, sketch.held(), sketch.total, uncertainty)],
             Measure::Flows | Measure::Distinct(_) => count(question, sketch, uncertainty),
         };
         let entropy = if question.view.has_entropy { entropy(question, sketch, uncertainty) } else { None };
-        Self { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy, tables }
+        Self { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy, tables, remembered }
+    }
+
+    /// The same answer with the rows that the history remembers. They are taken out.
+    pub fn take_remembered(&mut self) -> Self {
+        let (confidence, tables) = (self.confidence, std::mem::take(&mut self.remembered));
+        Self { confidence, entropy: None, tables, remembered: Vec::new() }
     }
 
     /// The rows in both orders, if the view has prefixes.
@@ -127,75 +145,109 @@ impl Answer {
 
 /// How many bounded numbers a record contributes to: the total and one row, or two rows if both addresses count.
 pub(super) fn parts(question: &Question) -> u64 {
-    1 + u64::from(question.by.has_host()) + u64::from(question.has_total)
+    1 + u64::from(question.by.layout.has_host()) + u64::from(question.has_total)
 }
 
 /// The slot of the table that has a key.
 pub(super) fn slot(question: &Question, key: &ViewKey) -> Option<usize> {
-    if question.view.per_interface { question.by.slot(key) } else { None }
+    if question.view.per_interface { question.by.layout.slot(key) } else { None }
 }
 
-/// The largest of these keys. `others` is an upper bound for each key that is not one of these. `total_of` has the sum
-/// of an interface slot or of all.
-pub(super) fn rank(
-    question: &Question,
-    keys: impl Iterator<Item = KeyEstimate<ViewKey>>,
-    others: Option<Tally>,
-    total_of: impl Fn(Option<usize>) -> Tally,
-    (uncertainties, window): (&ViewUncertainty, &Uncertainty),
-) -> Vec<Table> {
-    let top = question.view.top;
-    // Keep one more than is listed: it shows how large a listed key had to be.
-    let mut tables: BTreeMap<Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2]> = BTreeMap::new();
-    let mut unlisted = Unlisted(others.unwrap_or_default());
-    if !question.view.per_interface {
-        tables.insert(None, Default::default());
+/// The largest keys of a view in both orders, from which lists of several lengths are made.
+pub(super) struct Largest<'a> {
+    question: &'a Question,
+    /// By interface slot, if each interface has its own table.
+    keys: BTreeMap<Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2]>,
+    /// The most of a key that is not among these.
+    others: Unlisted,
+    /// Whether that is known.
+    is_known: bool,
+    uncertainties: &'a ViewUncertainty,
+    window: &'a Uncertainty,
+}
+
+impl<'a> Largest<'a> {
+    /// The largest of these keys, for lists of at most `most` rows. `others` is an upper bound for each key that is not
+    /// one of these.
+    pub(super) fn of(
+        question: &'a Question,
+        keys: impl Iterator<Item = KeyEstimate<ViewKey>>,
+        most: usize,
+        others: Option<Tally>,
+        (uncertainties, window): (&'a ViewUncertainty, &'a Uncertainty),
+    ) -> Self {
+        // Keep one more than is listed: it shows how large a listed key had to be.
+        let room = most + 1;
+        let mut tables: BTreeMap<Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2]> = BTreeMap::new();
+        let mut unlisted = Unlisted(others.unwrap_or_default());
+        if !question.view.per_interface {
+            tables.insert(None, Default::default());
+        }
+        for held in keys {
+            let value = Metric::each(|metric| metric.of(held.value).min(metric.of(uncertainties.total())));
+            let held = KeyEstimate { value, ..held };
+            let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
+            let left = [
+                keep_largest(by_bytes, room, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key)),
+                keep_largest(by_packets, room, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key)),
+            ];
+            unlisted.see(left.each_ref().map(Option::as_slice));
+        }
+        Self { question, keys: tables, others: unlisted, is_known: others.is_some(), uncertainties, window }
     }
-    for held in keys {
-        let value = Metric::each(|metric| metric.of(held.value).min(metric.of(uncertainties.total())));
-        let held = KeyEstimate { value, ..held };
-        let [by_bytes, by_packets] = tables.entry(slot(question, &held.key)).or_default();
-        let left = [
-            keep_largest(by_bytes, top + 1, held, |h| (Reverse((h.value.bytes, h.value.packets)), h.key)),
-            keep_largest(by_packets, top + 1, held, |h| (Reverse((h.value.packets, h.value.bytes)), h.key)),
-        ];
-        unlisted.see(left.each_ref().map(Option::as_slice));
+
+    /// The number of tables.
+    pub(super) fn count(&self) -> usize {
+        self.keys.len()
     }
-    let top = top.min((question.rows_max / tables.len().max(1)).max(1));
-    let list = |candidates: Vec<KeyEstimate<ViewKey>>,
-                order: Metric,
-                uncertainty: &ViewUncertainty,
-                total: &mut Ranked<ViewKey>| {
-        let needed = candidates.get(top).map_or(0, |first_left_out| order.of(first_left_out.value));
-        let rows = candidates.iter().take(top).map(|held| uncertainty.ranked(held, order, needed));
-        let mut rows: Vec<_> = rows.collect();
-        reconcile(rows.iter_mut(), total, !question.by.has_host());
-        rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
-        rows
-    };
-    let mut table = |(slot, [by_bytes, by_packets]): (Option<usize>, [Vec<KeyEstimate<ViewKey>>; 2])| {
+
+    /// The tables with at most `rows` rows each. `total_of` has the sum of an interface slot or of all.
+    pub(super) fn tables(&self, rows: usize, total_of: impl Fn(Option<usize>) -> Tally) -> Vec<Table> {
+        self.keys.iter().map(|(slot, lists)| self.table(*slot, lists, rows, total_of(*slot))).collect()
+    }
+
+    fn table(&self, slot: Option<usize>, lists: &[Vec<KeyEstimate<ViewKey>>; 2], rows: usize, sum: Tally) -> Table {
+        let Self { question, others, is_known, uncertainties, window, .. } = *self;
         let uncertainty = uncertainties.of_slot(slot, window);
         let mut total = if question.has_total {
-            let sum = total_of(slot);
             let held = KeyEstimate { key: ViewKey::default(), value: sum, lower: sum, upper: sum };
             uncertainty.ranked(&held, order(&question.view.measure), 0)
         } else {
             uncertainty.as_total()
         };
-        unlisted.see([&by_bytes, &by_packets].map(|list| list.get(top..).unwrap_or_default()));
+        let mut unlisted = others;
+        unlisted.see(lists.each_ref().map(|list| list.get(rows..).unwrap_or_default()));
         // In a table of one interface, only keys of that interface may have a row.
-        let is_known = others.is_some() && slot.is_none();
+        let is_known = is_known && slot.is_none();
+        let [by_bytes, by_packets] = lists;
+        let list = |keys, order, total: &mut _| listed(question, keys, rows, order, &uncertainty, total);
         let rows = Rows::Tallies(Ranking {
             unlisted: is_known.then(|| unlisted.bound(&uncertainty)),
-            by_bytes: list(by_bytes, Metric::Bytes, &uncertainty, &mut total),
-            by_packets: list(by_packets, Metric::Packets, &uncertainty, &mut total),
+            by_bytes: list(by_bytes, Metric::Bytes, &mut total),
+            by_packets: list(by_packets, Metric::Packets, &mut total),
         });
         Table { slot, total: question.has_total.then_some(total), rows }
-    };
-    tables.into_iter().map(&mut table).collect()
+    }
+}
+
+/// The first of these keys as rows, whose bounds fit the total.
+fn listed(
+    question: &Question,
+    keys: &[KeyEstimate<ViewKey>],
+    rows: usize,
+    order: Metric,
+    uncertainty: &ViewUncertainty,
+    total: &mut Ranked<ViewKey>,
+) -> Vec<Ranked<ViewKey>> {
+    let needed = keys.get(rows).map_or(0, |first_left_out| order.of(first_left_out.value));
+    let mut rows: Vec<_> = keys.iter().take(rows).map(|held| uncertainty.ranked(held, order, needed)).collect();
+    reconcile(rows.iter_mut(), total, !question.by.layout.has_host());
+    rows.sort_by_key(|ranked| Reverse(ranked.estimate(order).value));
+    rows
 }
 
 /// Upper bounds for the keys without a row: bytes in the order by bytes, and packets in the order by packets.
+#[derive(Clone, Copy)]
 struct Unlisted(Tally);
 
 impl Unlisted {
@@ -224,7 +276,7 @@ fn count(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) ->
     }
     if let Some(distinct) = sketch.unique() {
         let counted = counted(question, distinct.bounds_at(uncertainty.confidence), uncertainty);
-        tables.entry(None).or_default().push((By::at(0), counted));
+        tables.entry(None).or_default().push((KeyLayout::at(0), counted));
     }
     if let Some(spread) = sketch.spread() {
         let top = question.view.top;
@@ -242,8 +294,8 @@ fn count(question: &Question, sketch: &ViewSketch, uncertainty: &Uncertainty) ->
 /// A sketch's count of distinct values, with bounds that allow for missing packets.
 pub(super) fn counted(question: &Question, counted: Estimate, uncertainty: &Uncertainty) -> Estimate {
     // There cannot be more values than these fields can have.
-    let most = question.of.as_ref().and_then(By::domain).map_or(u64::MAX, |values| values as u64);
-    let hosts = 1 + u64::from(question.of.as_ref().is_some_and(By::has_host));
+    let most = question.of.as_ref().and_then(|of| of.layout.domain()).map_or(u64::MAX, |values| values as u64);
+    let hosts = 1 + u64::from(question.of.as_ref().is_some_and(|of| of.layout.has_host()));
     let packets = uncertainty.most_keys(question.is_fed_by_all);
     uncertainty.distinct(counted, most.min(packets.saturating_mul(hosts)))
 }
@@ -510,6 +562,53 @@ mod tests {
     }
 
     #[test]
+    fn the_history_remembers_more_rows_and_reports_stay_the_same() {
+        let plan = |history: &str| {
+            let text = format!("history: {history}\nviews: [{{name: few, by: [src_ip], top: 3}}]");
+            let config = Config::parse(&text, "a test").unwrap();
+            let views = Views::new(&config, 4).unwrap();
+            (config, views)
+        };
+        let records = records();
+        let truth = |key: &ViewKey, by: &By| -> Tally {
+            let own = records.iter().filter(|record| by.flow(key).src_ip() == record.key.src_ip());
+            own.map(Record::tally).sum()
+        };
+        let (with, without) = (plan("{rows: 64}"), plan("off"));
+        let all = answers(&with.0, &with.1, &[&records[..9_000], &records[9_000..]]);
+        let short = answers(&without.0, &without.1, &[&records[..9_000], &records[9_000..]]);
+        let mut lists = 0;
+        for (question, (mut one, other)) in with.1.questions.iter().zip(all.into_iter().zip(short)) {
+            let longer = one.take_remembered();
+            assert!(one == other, "{}: the report is another one", question.view.name);
+            let name = question.view.name.as_str();
+            for table in &longer.tables {
+                let Rows::Tallies(Ranking { by_bytes, by_packets, unlisted }) = &table.rows else { panic!("{name}") };
+                let most = if matches!(name, "pairs" | "flows" | "sources" | "few" | "talkers") { 64 } else { 1 };
+                assert!(by_bytes.len() >= most && by_packets.len() <= 64, "{name}: {} rows", by_bytes.len());
+                if name != "sources" && name != "few" {
+                    continue;
+                }
+                lists += 1;
+                for row in by_bytes {
+                    let truth = truth(&row.key, &question.by);
+                    assert!((row.bytes.lower..=row.bytes.upper).contains(&truth.bytes), "{row:?} of {truth:?}");
+                }
+                let is_listed = |record: &&Record| {
+                    by_bytes.iter().any(|row| question.by.flow(&row.key).src_ip() == record.key.src_ip())
+                };
+                let others = records.iter().filter(|record| !is_listed(record)).map(|record| record.key.src_ip());
+                let others: HashSet<IpAddr> = others.take(200).collect();
+                let most = others.iter().map(|ip| {
+                    records.iter().filter(|record| record.key.src_ip() == *ip).map(|record| record.bytes).sum::<u64>()
+                });
+                assert!(most.max() <= unlisted.map(|most| most.bytes), "{name}: {unlisted:?}");
+            }
+        }
+        assert_eq!(lists, 2);
+    }
+
+    #[test]
     fn the_total_of_each_table_is_the_sum_of_all_workers() {
         let (config, plan) = views(
             "[{name: hosts, by: [host], match: {proto: tcp}}, {name: each, by: [src_ip], match: {proto: tcp}, per: \
@@ -596,8 +695,8 @@ mod tests {
         };
         let missed = |counted: u64| Estimate { value: counted, lower: counted, upper: counted + 3 };
         let count = |proto: u8| flows.values().filter(|flow| flow.proto() == proto).count() as u64;
-        assert_eq!(rows(1), [(By::at(6), missed(count(6))), (By::at(17), missed(count(17)))]);
-        assert_eq!(rows(2), [(By::at(0), missed(count(17)))]);
+        assert_eq!(rows(1), [(KeyLayout::at(6), missed(count(6))), (KeyLayout::at(17), missed(count(17)))]);
+        assert_eq!(rows(2), [(KeyLayout::at(0), missed(count(17)))]);
         assert_eq!(rows(0).len(), 100);
         for (key, counted) in rows(0) {
             let source = plan.questions[0].by.flow(&key).src_ip();

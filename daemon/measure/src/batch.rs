@@ -25,7 +25,7 @@ impl RecordBatch {
         Self { shard, records: Vec::with_capacity(ABSORBED_TOGETHER) }
     }
 
-    /// Adds a record.
+    /// Appends a record.
     #[inline]
     pub fn push(&mut self, record: &Record, seen: &Seen) {
         self.records.push(*record);

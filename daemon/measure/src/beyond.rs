@@ -17,7 +17,7 @@ use super::{
 /// A prefix, and the traffic of its unlisted addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankedPrefix {
-    /// All its traffic.
+    /// All traffic of the prefix.
     pub all: Ranked<ViewKey>,
     /// The part of its unlisted addresses. Its bounds hold if those of the prefix and of all its listed members hold.
     pub beyond: Ranked<ViewKey>,
@@ -28,9 +28,9 @@ pub struct RankedPrefix {
 /// The prefixes whose unlisted addresses have the most, in two orders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankedPrefixes {
-    /// By bytes.
+    /// The prefixes with the most bytes.
     pub by_bytes: Vec<RankedPrefix>,
-    /// By packets.
+    /// The prefixes with the most packets.
     pub by_packets: Vec<RankedPrefix>,
 }
 

@@ -7,9 +7,9 @@ use super::{account::WorkerAccount, shard::Shard};
 
 /// A window closed by one worker.
 pub struct Closed {
-    /// Its sketches.
+    /// The sketches of the window.
     pub shard: Box<Shard>,
-    /// Its exact counters.
+    /// The exact counters of the window.
     pub edge: Edge,
     /// The highest fill of any of its rings, 0 to 1; `None` if it has none.
     pub ring_peak: Option<f64>,
@@ -17,7 +17,7 @@ pub struct Closed {
     pub rate: u32,
     /// CPUs whose part of the window is incomplete: the rest will come in a later window.
     pub late: Vec<u32>,
-    /// Whether it was counted by the kernel programs.
+    /// True if the kernel programs counted it.
     pub is_of_programs: bool,
     /// Records of a later window, if this is the last one.
     pub rest: Vec<Record>,
@@ -29,7 +29,7 @@ impl Closed {
         Self { shard, edge, ring_peak: None, rate: 1, late: Vec::new(), is_of_programs: false, rest: Vec::new() }
     }
 
-    /// Its exact numbers.
+    /// Returns the exact numbers.
     pub fn part(&self) -> WorkerAccount<'_> {
         WorkerAccount {
             edge: &self.edge,

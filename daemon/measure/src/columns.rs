@@ -1,8 +1,9 @@
 //! Records on their way through the sketches, a group at a time, as rows and as columns.
 
 use weir_common::{hash::FlowHashes, ledger::Tally, record::Record};
-use weir_config::view::Kind;
 use weir_sketch::{candidate_buckets::Packed, hash::KeyedHash};
+
+use crate::by::Kind;
 
 /// Records that are taken through the sketches together.
 pub const TOGETHER: usize = 32;
@@ -16,7 +17,7 @@ pub struct Item<'a> {
     pub hashes: FlowHashes,
     /// The record. It is not copied, because copying took a tenth of a record's time.
     pub record: &'a Record,
-    /// Its packets and bytes, scaled by its sampling rate.
+    /// The packets and bytes, scaled by the record's sampling rate.
     pub tally: Tally,
 }
 
@@ -27,7 +28,7 @@ impl<'a> Item<'a> {
         Self::with_hashes(FlowHashes::new(hash, &record.key), record)
     }
 
-    /// The same with these hashes.
+    /// Makes the item of a record whose hashes are known.
     #[inline(always)]
     pub fn with_hashes(hashes: FlowHashes, record: &'a Record) -> Self {
         // Taken packets also stand for packets that were left out.
@@ -39,11 +40,11 @@ impl<'a> Item<'a> {
 /// A group of records in columns, the form that many sketches read.
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
-    /// The records.
+    /// The records of the batch.
     pub items: &'a [Item<'a>],
     /// The tally of each record.
     pub tallies: &'a [Tally],
-    /// The same, packed.
+    /// The same items in the packed form that candidate buckets take.
     pub packed: &'a [Packed<Tally>],
     /// The sum of all tallies.
     pub total: Tally,

@@ -1,4 +1,4 @@
-//! Holds records that sampling took, until it is known whether their window left anything out.
+//! Holds records that sampling took, until it is known if their window left any packet out.
 //!
 //! A packet that a draw took stands for the packets that the draw left out. But all of those may have been counted in
 //! an earlier window, if the valve has opened since, or if only one packet came. In a window that left nothing out,
@@ -24,7 +24,7 @@ impl Default for Drawn {
 }
 
 impl Drawn {
-    /// Whether records of draws are held.
+    /// Returns true if records of draws are held.
     #[inline(always)]
     pub const fn is_open(&self) -> bool {
         self.is_open

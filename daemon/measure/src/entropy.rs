@@ -36,7 +36,7 @@ pub struct Distribution {
     pub total: Estimate,
     /// How many keys there are, including the known ones.
     pub keys: Estimate,
-    /// The other keys.
+    /// The keys that are not among the largest.
     pub others: UnlistedKeys,
 }
 
@@ -198,8 +198,8 @@ mod tests {
         sizes
     }
 
-    /// What a sketch may know about these sizes: bounds of some of the largest, cells with the others, and a count of
-    /// keys. With `missing`, only a part of the packets arrived, and the bounds allow for that.
+    /// Builds the distribution that a sketch may know about these sizes: bounds of some of the largest, cells with the
+    /// others, and a count of keys. With `missing`, only a part of the packets arrived, and the bounds allow for that.
     fn known(sizes: &[u64], seed: u64, missing: bool) -> Distribution {
         let random = |nth: u64| mix(mix(!seed).wrapping_add(nth));
         let held = random(0) as usize % (sizes.len() + 1);

@@ -1,4 +1,4 @@
-//! Extracts from a window's sketches what is exported, so that it can be merged with the exports of other routers.
+//! Extracts the exported parts from a window's sketches, so that they can be merged with the exports of other routers.
 //!
 //! The lists of two routers cannot be added up directly: which keys share a cell depends on secret places, which change
 //! with each window ([`crate::keys`]). So the export of a list has bounds of keys: the largest candidates with their
@@ -11,11 +11,12 @@
 use std::cmp::Reverse;
 
 use weir_common::{ledger::Tally, sketch::Metric};
-use weir_config::view::{By, ViewKey};
+use weir_config::view::ViewKey;
 use weir_sketch::{HyperLogLog, Spread, Weight as _};
 
 use crate::{
     answer::parts,
+    by::By,
     closed::Closed,
     heavy_hitters::KeyEstimate,
     question::{Views, sketch::ViewSketch},
@@ -44,9 +45,9 @@ pub struct KeyBounds {
 /// A window whose shards were merged into the first one.
 #[derive(Clone, Copy)]
 pub struct MergedWindow<'a> {
-    /// The first shard.
+    /// The shard into which all others were merged.
     pub first: &'a Closed,
-    /// Its questions.
+    /// The questions that its sketches answer.
     pub views: &'a Views,
     /// The uncertainty about its packets.
     pub uncertainty: &'a Uncertainty,

@@ -22,10 +22,10 @@ use super::configured::configured;
 /// How many records of a batch are prefetched before the batch is added: as many as a batch prefetches ahead.
 const PREFETCHED: usize = 12;
 
-/// Candidates and count-min.
+/// The largest keys of a view, with bounds for every other key.
 pub struct HeavyHitters<K> {
     buckets: CandidateBuckets<K, Tally>,
-    /// See [`CandidateBuckets::rekey`].
+    /// The hash that decides the cells of keys: see [`CandidateBuckets::rekey`].
     places: u64,
     /// How much any key may have beyond its bounds, because sketches with other places were merged.
     stray: Tally,
@@ -34,7 +34,7 @@ pub struct HeavyHitters<K> {
 /// The value and bounds of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyEstimate<K> {
-    /// The key.
+    /// The key that was asked for or listed.
     pub key: K,
     /// The likeliest sum.
     pub value: Tally,
@@ -88,7 +88,7 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         self.buckets.add_batch_and(hashes, tallies, key, beside);
     }
 
-    /// The candidates.
+    /// Returns the candidates with their estimates.
     pub fn iter(&self) -> impl Iterator<Item = KeyEstimate<K>> + '_ {
         self.buckets.iter().map(|listed| self.with_stray(listed.into()))
     }
@@ -112,7 +112,7 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         self.buckets.light().map(|cell| cell.saturating_add(self.stray))
     }
 
-    /// Whether several keys of a group together may have more than the group's bound.
+    /// Returns true if several keys of a group together may have more than the group's bound.
     pub fn has_strays(&self) -> bool {
         self.stray != Tally::default()
     }
@@ -216,7 +216,7 @@ mod tests {
         fed_in([1; 3])
     }
 
-    /// The same, with different places for each third.
+    /// Feeds the sketches with different places for each third.
     fn fed_in(places: [u64; 3]) -> Fed {
         let key = Key([3, 4]);
         let (hash, mut truths) = (KeyedHash::new(key), vec![Tally::default(); KEYS]);

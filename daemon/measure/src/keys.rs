@@ -65,7 +65,7 @@ impl Keys {
         seen.clear_for(self.id());
     }
 
-    /// Whether a window that begins at `start` has another key than the latest one.
+    /// Returns true if a window that begins at `start` has another key than the latest one.
     pub fn change_by(&self, start: Timestamp) -> bool {
         of_day(&self.secret, start) != self.window
     }

@@ -21,7 +21,7 @@ use super::batch::RecordBatch;
 
 /// Reads a CPU's records and ends its windows.
 pub trait Source {
-    /// The CPU.
+    /// Returns the number of the CPU.
     fn cpu(&self) -> u32;
 
     /// Hands over all records in the ring, in order.
@@ -41,7 +41,7 @@ pub trait Source {
     /// The kernel refused.
     fn edge(&mut self, edge: &mut Edge) -> Result<(), KernelError>;
 
-    /// From now on reads the counters of this many interfaces. The number never decreases.
+    /// Reads the counters of this many interfaces from now on. The number never decreases.
     fn provide(&mut self, interfaces: usize);
 }
 
@@ -51,7 +51,7 @@ pub struct KernelSource<'a> {
     flush: FlushProgram<'a>,
     edges: EdgeReader,
     epoch: u32,
-    /// Whether the cache of this CPU was claimed while it was offline, so that its packets do not touch it.
+    /// True if the cache of this CPU was claimed while it was offline, so that its packets do not touch it.
     is_claimed: bool,
 }
 
@@ -110,13 +110,13 @@ impl Source for KernelSource<'_> {
 pub struct Batches<'a> {
     /// The batch of the window that is open or being closed.
     pub open: &'a mut RecordBatch,
-    /// Where records of the next window go.
+    /// Takes the records of the next window.
     pub next: Next<'a>,
     /// The filter of seen flows.
     pub seen: &'a Seen,
 }
 
-/// Where records of the next window go.
+/// The place for records of the next window.
 pub enum Next<'a> {
     /// There are none: the window is not being closed.
     Nowhere,
@@ -132,12 +132,12 @@ pub struct Sum {
     pub edge: Edge,
     /// The counters of the lane that was read last.
     last: Edge,
-    /// Whether that lane is the first one.
+    /// True if that lane is the first one.
     is_first: bool,
 }
 
 impl Sum {
-    /// An empty sum.
+    /// Makes a sum without lanes.
     pub fn new(interfaces: usize) -> Self {
         Self { edge: Edge::empty(interfaces), last: Edge::empty(interfaces), is_first: true }
     }
@@ -172,12 +172,12 @@ impl Sum {
 /// Bytes that a lane keeps for each interface in case its CPU is late.
 pub const LATE_BYTES: usize = 3 * size_of::<Reported>();
 
-/// One CPU's records and counters.
+/// The records and counters of one CPU.
 pub struct Lane<S> {
     source: S,
     /// The oldest epoch that is not closed.
     epoch: u8,
-    /// Whether `flush` has ended that epoch, but has not finished closing it.
+    /// True if `flush` has ended that epoch, but has not finished closing it.
     is_half_closed: bool,
     /// How many epochs have to be closed with the open window.
     to_close: u8,
@@ -217,7 +217,7 @@ impl<S: Source> Lane<S> {
         }
     }
 
-    /// The CPU.
+    /// Returns the number of the CPU.
     pub fn cpu(&self) -> u32 {
         self.source.cpu()
     }
@@ -247,7 +247,7 @@ impl<S: Source> Lane<S> {
         drained
     }
 
-    /// Has the CPU hand over its cache and its counters for the open window. The window stays open and gets one more
+    /// Lets the CPU hand over its cache and its counters for the open window. The window stays open and gets one more
     /// epoch. Does not wait for a busy CPU: the rest comes with the next call, or when the window is closed.
     ///
     /// # Errors
@@ -327,7 +327,7 @@ impl<S: Source> Lane<S> {
         Ok(state)
     }
 
-    /// Whether this lane's part of the window is closed already.
+    /// Returns true if this lane's part of the window is closed already.
     pub const fn is_ended(&self) -> bool {
         self.to_close == 0
     }
@@ -376,7 +376,7 @@ impl Reported {
 
 /// The result of ending a lane's window.
 pub struct ClosedLane {
-    /// Whether the counters cover the whole window.
+    /// True if the counters cover the whole window.
     pub is_whole: bool,
     /// The highest fill of the ring, 0 to 1.
     pub ring_peak: f64,
@@ -385,11 +385,11 @@ pub struct ClosedLane {
 /// Which window the records of the epoch after the oldest one belong to.
 #[derive(Clone, Copy)]
 enum Later {
-    /// None: such a record cannot exist.
+    /// There is no window: such a record cannot exist.
     None,
     /// The window of the oldest epoch, which is late.
     Same,
-    /// The next window.
+    /// The window after the open one.
     Next,
 }
 

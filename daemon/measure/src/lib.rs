@@ -1,6 +1,7 @@
 //! The measurement: turns records into the summary of a window.
 //!
-//! A [`question`] is a view that is ready to be asked of every record, and [`keys`] has the key of each day.
+//! A [`question`] is a view that is prepared for measuring. Only `fields` knows where a field is in a record, and
+//! [`by`] makes the key of a record in a view. [`keys`] has the secret key of each day.
 //!
 //! A [`worker`] reads rings through its [`ring_aggregator`], which has a [`lane`] for each. A [`reader`] reads packet
 //! sockets through its [`userspace`] aggregator. Both fill a [`shard`] in a [`batch`] at a time, laid out in
@@ -27,12 +28,14 @@ pub mod answer;
 pub mod batch;
 pub mod beyond;
 pub mod binomial;
+pub mod by;
 pub mod closed;
 pub mod columns;
 mod configured;
 mod drawn;
 pub mod entropy;
 pub mod export;
+mod fields;
 pub mod heavy_hitters;
 pub mod keys;
 pub mod lane;

@@ -22,7 +22,7 @@ pub struct LastWindow {
     pub uncertainty: Uncertainty,
     /// The rows of its views.
     pub answers: Vec<Answer>,
-    /// Its interfaces, with their slots.
+    /// The interfaces, with their slots.
     pub interfaces: Vec<MeasuredInterface>,
 }
 
@@ -31,23 +31,23 @@ pub struct LastWindow {
 pub struct KeyAnswer {
     /// The number of the view.
     pub view: usize,
-    /// The key.
+    /// The key that matched.
     pub key: ViewKey,
-    /// Its numbers.
+    /// The numbers of the key.
     pub known: KeyValue,
 }
 
 /// A view's numbers for a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyValue {
-    /// Packets and bytes.
+    /// The packets and bytes of the key.
     Sums(Ranked<ViewKey>),
     /// Flows, new flows or distinct values.
     Counted(Estimate),
 }
 
 impl KeyValue {
-    /// Whether the key certainly has no traffic.
+    /// Returns true if the key certainly has no traffic.
     const fn is_nothing(&self) -> bool {
         match self {
             Self::Sums(sums) => sums.packets.upper == 0,
@@ -126,7 +126,7 @@ pub(super) fn of_interest(found: Vec<KeyAnswer>) -> impl Iterator<Item = KeyAnsw
 pub(super) fn of_interfaces(plan: &Views, ask: &KeyQuery, interfaces: &[MeasuredInterface]) -> Vec<KeyOfView> {
     let KeyQuery { view, key, of: OfInterface { name, way } } = ask;
     let by = &plan.questions[*view].by;
-    if by.slots().is_none() {
+    if by.layout.slots().is_none() {
         return vec![KeyOfView { view: *view, key: *key }];
     }
     let is_meant = |one: &&MeasuredInterface| {
@@ -134,7 +134,7 @@ pub(super) fn of_interfaces(plan: &Views, ask: &KeyQuery, interfaces: &[Measured
     };
     let of_slot = |slot: usize| {
         let mut key = *key;
-        by.set(&mut key, Field::Interface, slot as u64);
+        by.layout.set(&mut key, Field::Interface, slot as u64);
         KeyOfView { view: *view, key }
     };
     interfaces.iter().filter(is_meant).filter_map(|one| one.slot).map(of_slot).collect()

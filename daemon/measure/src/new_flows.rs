@@ -29,7 +29,7 @@ use super::binomial;
 /// Flows not seen before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NewFlows {
-    /// Their number, with bounds.
+    /// The number of new flows, with bounds.
     pub count: Estimate,
     /// The highest probability in the window that the filter mistook a new flow for a known one.
     pub false_positive_rate: f64,
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     const CONFIDENCE: f64 = 0.999;
-    /// Nothing is known about the number of all flows.
+    /// The bounds if nothing is known about the number of all flows.
     const ANY: Estimate = Estimate { value: 0, lower: 0, upper: u64::MAX };
 
     /// The hash of a flow, different for each seed.

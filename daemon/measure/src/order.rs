@@ -16,7 +16,7 @@ use super::{
 
 /// An order to a worker.
 pub enum Order {
-    /// Close the window.
+    /// Close the window on this worker.
     Close(CloseOrder),
     /// Read the open window.
     Read(ReadOrder),
@@ -56,7 +56,7 @@ pub struct CloseOrder {
 pub struct Change {
     /// Interface slots in use. The number never decreases.
     pub interfaces: usize,
-    /// The sampling.
+    /// The sampling rate from now on.
     pub sampling: Sampling,
 }
 
@@ -66,7 +66,7 @@ pub enum WorkerError {
     /// A packet socket cannot be read.
     #[error("cannot read a packet socket")]
     Tap(#[source] io::Error),
-    /// Running `flush` failed.
+    /// The kernel could not run `flush`.
     #[error(transparent)]
     Kernel(#[from] KernelError),
 }

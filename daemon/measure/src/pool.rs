@@ -11,13 +11,12 @@
 use weir_common::record::Record;
 use weir_sketch::simd;
 
-/// Waiting records.
+/// Records that wait for others of the same flow.
 pub struct Pool {
     /// Records by place. A record without packets means an empty place.
     records: Box<[Record]>,
 }
 
-/// An empty pool.
 impl Default for Pool {
     fn default() -> Self {
         Self { records: vec![Record::default(); Self::PLACES].into_boxed_slice() }
@@ -67,7 +66,7 @@ impl Pool {
     }
 }
 
-/// Whether two records are of the same flow and equal in all fields that views use.
+/// Returns true if two records are of the same flow and equal in all fields that views use.
 #[inline(always)]
 fn are_alike(one: &Record, other: &Record) -> bool {
     let marks = |record: &Record| (record.sampling, record.tcp_flags, record.tos, record.vlan);

@@ -16,7 +16,7 @@
 use std::fmt;
 
 use weir_common::{flow::Address, ledger::Tally};
-use weir_config::view::{Lengths, ViewKey, field::show_address};
+use weir_config::view::{Lengths, ViewKey, lengths::show_address};
 use weir_sketch::{
     MergeError,
     candidate_buckets::{Packed, Rest},
@@ -79,13 +79,13 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The largest prefixes.
+/// The largest prefixes of addresses.
 pub struct Prefixes {
     table: HeavyHitters<Prefix>,
     waiting: usize,
     prefixes: [Prefix; TOGETHER],
     tallies: [Tally; TOGETHER],
-    /// Whether the sums of the candidates of the list of addresses have been added.
+    /// True if the sums of the candidates of the list of addresses have been added.
     is_finished: bool,
 }
 
@@ -143,7 +143,7 @@ impl Prefixes {
         self.settle(hash);
     }
 
-    /// The candidates.
+    /// Returns the candidates with their estimates.
     pub fn iter(&self) -> impl Iterator<Item = KeyEstimate<ViewKey>> + '_ {
         self.table.iter().map(|KeyEstimate { key, value, lower, upper }| KeyEstimate {
             key: key.key(),
@@ -231,7 +231,7 @@ mod tests {
     };
     use weir_config::{
         Config, Estimates,
-        view::{Side, Standard, field::network},
+        view::{Side, Standard, lengths::network},
     };
     use weir_datapath::edge::Edge;
     use weir_sketch::{

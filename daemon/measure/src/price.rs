@@ -21,7 +21,7 @@ const TIME: Duration = Duration::from_millis(600);
 /// The cost of one view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Price {
-    /// Its name.
+    /// The name of the view.
     pub name: String,
     /// The structure that answers it.
     pub structure: Structure,
@@ -38,7 +38,7 @@ pub struct Price {
 /// The cost of all views.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
-    /// Each view's price.
+    /// The price of each view.
     pub views: Vec<Price>,
     /// How many sketches each view has.
     pub shards: u64,
@@ -61,7 +61,7 @@ impl Prices {
         Self { views: views.questions.iter().map(price).collect(), shards }
     }
 
-    /// The same with the time per record.
+    /// Adds the time per record.
     #[must_use]
     pub fn measured(mut self, views: &Views) -> Self {
         let key = Key([1, 2]);

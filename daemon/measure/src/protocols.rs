@@ -8,13 +8,13 @@ use super::{heavy_hitters::KeyEstimate, ranking::Ranked, uncertainty::ViewUncert
 /// Packets by version and protocol: sums of records, or estimates for all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocols<T = u64> {
-    /// IPv4 packets.
+    /// The number of IPv4 packets.
     pub ipv4: T,
-    /// IPv6 packets.
+    /// The number of IPv6 packets.
     pub ipv6: T,
-    /// TCP packets.
+    /// The number of TCP packets.
     pub tcp: T,
-    /// UDP packets.
+    /// The number of UDP packets.
     pub udp: T,
     /// ICMP and `ICMPv6` packets.
     pub icmp: T,

@@ -6,9 +6,9 @@ use weir_sketch::Estimate;
 /// The largest keys, in two orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranking<K> {
-    /// By bytes.
+    /// The keys with the most bytes.
     pub by_bytes: Vec<Ranked<K>>,
-    /// By packets.
+    /// The keys with the most packets.
     pub by_packets: Vec<Ranked<K>>,
     /// The most bytes of a key that is not in `by_bytes`, and the most packets of one that is not in `by_packets`, if
     /// that is known.
@@ -21,14 +21,14 @@ impl<K> Default for Ranking<K> {
     }
 }
 
-/// One of the largest keys.
+/// One of the largest keys, with its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ranked<K> {
-    /// The key.
+    /// The key of the row.
     pub key: K,
-    /// Its packets.
+    /// The packets of the key.
     pub packets: Estimate,
-    /// Its bytes.
+    /// The bytes of the key.
     pub bytes: Estimate,
     /// The sampled part. If the rate changed, packets that were taken at a lower rate count for less. `None` if every
     /// packet was taken.
@@ -36,7 +36,7 @@ pub struct Ranked<K> {
 }
 
 impl<K> Ranked<K> {
-    /// Its number for this metric.
+    /// Returns the number for this metric.
     pub const fn estimate(&self, metric: Metric) -> Estimate {
         match metric {
             Metric::Packets => self.packets,
@@ -44,7 +44,7 @@ impl<K> Ranked<K> {
         }
     }
 
-    /// Its mutable number for this metric.
+    /// Returns the number for this metric, to change it.
     pub const fn estimate_mut(&mut self, metric: Metric) -> &mut Estimate {
         match metric {
             Metric::Packets => &mut self.packets,
@@ -54,8 +54,8 @@ impl<K> Ranked<K> {
 }
 
 /// Adds to a list that holds the first `top` by `order`, in that order. The list never holds more, because the memory
-/// for the end of a window must not depend on the number of candidates. Returns what the list does not hold now: the
-/// new one, or the one whose place it took.
+/// for the end of a window must not depend on the number of candidates. Returns the entry that the list does not hold
+/// now: the new one, or the one whose place it took.
 pub(super) fn keep_largest<T, O: Ord>(list: &mut Vec<T>, top: usize, new: T, order: impl Fn(&T) -> O) -> Option<T> {
     let place = list.partition_point(|kept| order(kept) < order(&new));
     if place >= top {

@@ -62,7 +62,7 @@ impl Reader {
         Self { inbox, taps: Vec::new(), aggregator, control, looked: now, begun: now }
     }
 
-    /// Wakes this reader.
+    /// Returns a waker for this reader.
     pub fn waker(&self) -> Waker {
         self.inbox.waker.clone()
     }

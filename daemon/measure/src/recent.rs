@@ -19,7 +19,6 @@ pub struct Recent {
     flows: Box<[u32]>,
 }
 
-/// Remembers no flow.
 impl Default for Recent {
     fn default() -> Self {
         Self { flows: vec![0; PLACES].into_boxed_slice() }
@@ -38,7 +37,7 @@ impl Recent {
         is_known
     }
 
-    /// Forgets all.
+    /// Forgets all flows.
     pub fn clear(&mut self) {
         self.flows.fill(0);
     }

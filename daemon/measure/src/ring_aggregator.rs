@@ -380,10 +380,10 @@ pub(super) mod tests {
         let mut aggregator = aggregator([Script {
             drains: [(0.2, records(0, &[100, 200]))].into(),
             runs: [
-                // The first reading.
+                // The first reading of the open window.
                 (Flush::Again, records(0, &[400]), (0.1, [records(1, &[1_000]), records(0, &[500])].concat())),
                 (Flush::Done, vec![], (0.1, [records(1, &[2_000]), records(0, &[600])].concat())),
-                // The second one.
+                // The second reading.
                 (Flush::Done, records(1, &[4_000]), (0.0, records(2, &[10_000]))),
                 // The end of the window.
                 (Flush::Done, records(2, &[20_000]), (0.0, records(3, &[50_000]))),
@@ -525,7 +525,7 @@ pub(super) mod tests {
                 (Flush::Done, records(0, &[170]), (0.0, records(1, &[4]))),
                 (Flush::Again, records(1, &[8]), (0.0, records(2, &[1_000]))),
                 (Flush::Done, vec![], (0.0, records(1, &[16]))),
-                // Fourth.
+                // Fourth: begun and done.
                 (Flush::Done, vec![], (0.0, vec![])),
             ]
             .into(),

@@ -28,7 +28,7 @@ const MARGIN: f64 = 2.5;
 pub struct Load {
     /// How full the ring was, 0 to 1.
     pub fill: f64,
-    /// The monotonic clock.
+    /// The time on the monotonic clock.
     pub now: Duration,
     /// The CPU time that the worker has used so far.
     pub cpu: Duration,
@@ -110,7 +110,7 @@ impl SamplingControl {
         window
     }
 
-    /// Whether the rate ever changes.
+    /// Returns true if the rate ever changes.
     pub const fn is_automatic(&self) -> bool {
         self.is_automatic
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_config::SeenFlows;
 use weir_sketch::Seen;
+use weir_system::memory::Part;
 
 use super::configured::configured;
 
@@ -12,6 +13,12 @@ pub fn filter(settings: &SeenFlows, key_id: u64) -> Seen {
     let seen = configured(Seen::with_capacity(settings.capacity, settings.false_positive_rate, key_id));
     seen.clear();
     seen
+}
+
+/// The memory of the filter.
+pub fn memory(settings: &SeenFlows) -> Part {
+    let bytes = Seen::bytes_for(settings.capacity, settings.false_positive_rate) as u64;
+    Part::new("filter of seen flows", bytes, "shared by all")
 }
 
 /// Decides when the filter is rotated: when a generation is over, or earlier if the filter is full.
@@ -40,8 +47,8 @@ impl Rotation {
         self.generation = generation;
     }
 
-    /// Whether the filter should be rotated after a window with these times.
-    pub fn is_due(&mut self, begin: Duration, end: Duration, is_full: bool) -> bool {
+    /// Ends a window with these times. Returns whether to rotate the filter now.
+    pub fn take_turn(&mut self, begin: Duration, end: Duration, is_full: bool) -> bool {
         // If a capture's clock was set back, the generation begins again. Otherwise it would last until that time is
         // reached again.
         let begun = self.begun.filter(|begun| *begun <= end).unwrap_or(begin);
@@ -89,10 +96,10 @@ mod tests {
     #[test]
     fn a_generation_lasts_as_long_as_it_should() {
         let mut rotation = Rotation::new(5 * MINUTE, None);
-        let due: Vec<u32> = (10..30).filter(|n| rotation.is_due(*n * MINUTE, (*n + 1) * MINUTE, false)).collect();
+        let due: Vec<u32> = (10..30).filter(|n| rotation.take_turn(*n * MINUTE, (*n + 1) * MINUTE, false)).collect();
         assert_eq!(due, [14, 19, 24, 29]);
         let mut begun = Rotation::new(5 * MINUTE, Some(8 * MINUTE));
-        assert!(!begun.is_due(11 * MINUTE, 12 * MINUTE, false) && begun.is_due(12 * MINUTE, 13 * MINUTE, false));
+        assert!(!begun.take_turn(11 * MINUTE, 12 * MINUTE, false) && begun.take_turn(12 * MINUTE, 13 * MINUTE, false));
     }
 
     /// How often the filter is rotated if only the one-minute windows that begin at these minutes have packets.
@@ -101,7 +108,7 @@ mod tests {
         let mut rotations = 0;
         for (nth, minute) in windows.iter().enumerate() {
             let end = (minute + 1) * MINUTE;
-            rotations += u32::from(rotation.is_due(*minute * MINUTE, end, false));
+            rotations += u32::from(rotation.take_turn(*minute * MINUTE, end, false));
             let next = windows.get(nth + 1).map_or(end, |next| *next * MINUTE);
             rotations += rotation.pass(end, next, MINUTE);
         }
@@ -123,23 +130,23 @@ mod tests {
     #[test]
     fn a_generation_that_is_made_shorter_ends_sooner() {
         let mut rotation = Rotation::new(5 * MINUTE, Some(Duration::ZERO));
-        assert!(!rotation.is_due(MINUTE, 2 * MINUTE, false));
+        assert!(!rotation.take_turn(MINUTE, 2 * MINUTE, false));
         rotation.change(MINUTE);
-        assert!(rotation.is_due(MINUTE, 2 * MINUTE, false));
+        assert!(rotation.take_turn(MINUTE, 2 * MINUTE, false));
     }
 
     #[test]
     fn a_full_filter_is_rotated_early_and_begins_a_new_generation() {
         let mut rotation = Rotation::new(5 * MINUTE, None);
-        assert!(rotation.is_due(Duration::ZERO, MINUTE, true));
-        assert!(!rotation.is_due(5 * MINUTE, 5 * MINUTE, false), "only four minutes ago");
-        assert!(rotation.is_due(5 * MINUTE, 6 * MINUTE, false));
+        assert!(rotation.take_turn(Duration::ZERO, MINUTE, true));
+        assert!(!rotation.take_turn(5 * MINUTE, 5 * MINUTE, false), "only four minutes ago");
+        assert!(rotation.take_turn(5 * MINUTE, 6 * MINUTE, false));
     }
 
     #[test]
     fn a_clock_that_was_set_back_begins_a_generation_and_rotates_nothing() {
         let mut rotation = Rotation::new(2 * MINUTE, Some(10 * MINUTE));
-        let due: Vec<u32> = (2..7).filter(|n| rotation.is_due(*n * MINUTE, (*n + 1) * MINUTE, false)).collect();
+        let due: Vec<u32> = (2..7).filter(|n| rotation.take_turn(*n * MINUTE, (*n + 1) * MINUTE, false)).collect();
         assert_eq!(due, [3, 5], "but a generation begins");
     }
 }

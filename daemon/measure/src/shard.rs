@@ -53,12 +53,12 @@ pub struct Secrets {
     pub places: Key,
 }
 
-/// One CPU's sketches for one window.
+/// The sketches of one CPU for one window.
 pub struct Shard {
     hash: KeyedHash,
     key_id: u64,
     window: u64,
-    /// See [`Secrets::coins`].
+    /// The key of draws: see [`Secrets::coins`].
     coins: Key,
     /// Earlier keys, with their fingerprints. The filter of seen flows may still know flows by these keys.
     earlier: Vec<(u64, KeyedHash)>,
@@ -79,7 +79,7 @@ pub struct Shard {
     ready: Vec<Record>,
     /// Recent flows of this window. Their next records are not counted as distinct again.
     recent: Recent,
-    /// Distinct counts.
+    /// The sketches of distinct counts.
     pub unique: Unique,
     /// Flows that the filter of seen flows did not know.
     pub new_flows: u64,
@@ -87,7 +87,7 @@ pub struct Shard {
     plan: Arc<Views>,
     /// The sketch of each question.
     pub views: Vec<ViewSketch>,
-    /// Records absorbed.
+    /// The number of absorbed records.
     pub records: u64,
     /// The lowest sampling rate of any record; the type's maximum before the first one.
     pub sampling_least: u16,
@@ -159,7 +159,8 @@ impl Shard {
         self.window
     }
 
-    /// Its place among the shards of a window when they are merged: those of late windows come last.
+    /// Returns the shard's place in the order in which the shards of a window are merged: those of late windows come
+    /// last.
     pub fn place_in_merge(&self) -> impl Ord + use<> {
         (Reverse(self.window), self.coins.0)
     }
@@ -450,14 +451,11 @@ mod tests {
         flow::{Address, FlowKey, Scope, class},
         proto,
     };
-    use weir_config::{
-        Config,
-        view::{Kind, Standard},
-    };
+    use weir_config::{Config, view::Standard};
     use weir_sketch::{HyperLogLog, hash::mix};
 
     use super::*;
-    use crate::question::Structure;
+    use crate::{by::Kind, question::Structure};
 
     const SECRETS: Secrets = Secrets { window: 1, coins: Key([1, 2]), places: Key([3, 4]) };
 

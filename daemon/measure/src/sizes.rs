@@ -33,7 +33,7 @@ impl Sizes {
         self.classes.iter().sum()
     }
 
-    /// Whether there are no packets.
+    /// Returns true if there are no packets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -161,7 +161,7 @@ mod tests {
         feed_sizes(spreaders, seed, &sizes, part);
     }
 
-    /// The same, for keys that touch `sizes` items.
+    /// Feeds keys that touch `sizes` items.
     fn feed_sizes(spreaders: &mut Spreaders, seed: u64, sizes: &[u64], part: impl Fn(u64) -> bool) {
         let mut pairs: Vec<(u64, u64)> =
             (0..).zip(sizes).flat_map(|(n, size)| (0..*size).map(move |nth| (n, nth))).collect();

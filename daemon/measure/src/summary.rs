@@ -18,19 +18,19 @@ use super::{
 };
 use crate::question::Views;
 
-/// One window of one observer.
+/// The numbers of one window of one observer.
 pub struct Summary {
-    /// Each interface slot's account.
+    /// The account of each interface slot.
     pub ledgers: Vec<Ledger>,
     /// Each interface slot's packets that begin or end TCP connections.
     pub tcp: Vec<TcpCounts>,
-    /// Packets by protocol.
+    /// The number of packets by protocol.
     pub protocols: Protocols<Estimate>,
-    /// Distinct source addresses.
+    /// The number of distinct source addresses.
     pub sources: Estimate,
-    /// Distinct destination addresses.
+    /// The number of distinct destination addresses.
     pub destinations: Estimate,
-    /// Distinct flows.
+    /// The number of distinct flows.
     pub flows: Estimate,
     /// Flows not seen before.
     pub new_flows: NewFlows,
@@ -38,9 +38,9 @@ pub struct Summary {
     pub views: Vec<Answer>,
     /// Packets by their size in bytes.
     pub sizes: Sizes,
-    /// Each interface slot's rates.
+    /// The rates of each interface slot.
     pub rates: Vec<Rates>,
-    /// Records absorbed.
+    /// The number of absorbed records.
     pub records: u64,
     /// The highest fill of any ring, 0 to 1; `None` if there are no rings.
     pub ring_peak: Option<f64>,
@@ -114,7 +114,7 @@ impl Summary {
         (attributed > 0).then(|| attributed.saturating_sub(self.records) as f64 / attributed as f64)
     }
 
-    /// Everything seen on all interfaces.
+    /// Returns the sum of everything seen on all interfaces.
     pub fn seen(&self) -> Tally {
         self.ledgers.iter().map(|ledger| ledger.counters.seen).sum()
     }
@@ -135,7 +135,7 @@ fn merged<S: Merge>(window: &mut [Closed], sketch: impl Fn(&mut Shard) -> &mut S
     Ok(Some(all))
 }
 
-/// Each interface's packets that begin or end TCP connections.
+/// Returns each interface's packets that begin or end TCP connections.
 fn tcp_counts(
     window: &[Closed],
     ledgers: &[Ledger],

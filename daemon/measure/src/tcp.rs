@@ -11,13 +11,13 @@ use super::sampling_error::{Sampling, SamplingError};
 /// Packets of one interface in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounts {
-    /// SYN without ACK.
+    /// Packets with SYN and without ACK.
     pub syn: Estimate,
-    /// SYN with ACK.
+    /// Packets with SYN and ACK.
     pub syn_ack: Estimate,
-    /// RST.
+    /// Packets with RST.
     pub rst: Estimate,
-    /// FIN.
+    /// Packets with FIN.
     pub fin: Estimate,
 }
 
@@ -55,7 +55,7 @@ impl TcpCounts {
         Self { syn: estimate(syn), syn_ack: estimate(syn_ack), rst: estimate(rst), fin: estimate(fin) }
     }
 
-    /// Whether all counts are exact.
+    /// Returns true if all counts are exact.
     pub fn is_exact(&self) -> bool {
         let &Self { syn, syn_ack, rst, fin } = self;
         [syn, syn_ack, rst, fin].into_iter().all(|Estimate { value: _, lower, upper }| lower == upper)

@@ -1,5 +1,5 @@
 //! How far the true numbers of a window may differ from those of its records: packets were lost or left out by
-//! sampling, or nobody knows how many packets a buffer had.
+//! sampling, or the number of packets in a buffer is unknown.
 //!
 //! A lost packet may have any key, also one that no record has. The packets of a buffer have the same key. So a buffer
 //! widens the bounds of packets and bytes, but neither counts of distinct keys nor bounds of keys that nobody saw.
@@ -40,7 +40,7 @@ pub struct Uncertainty {
     pub confidence: f64,
 }
 
-/// The same for one view.
+/// The uncertainty about the packets of one view.
 #[derive(Clone)]
 pub struct ViewUncertainty {
     lost: Tally,
@@ -53,7 +53,7 @@ pub struct ViewUncertainty {
 }
 
 impl Uncertainty {
-    /// Whether a true number may differ from that of the records.
+    /// Returns true if a true number may differ from that of the records.
     pub fn is_some(&self) -> bool {
         !self.in_buffers.is_zero() || self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
     }
@@ -121,12 +121,12 @@ impl ViewUncertainty {
         (lower.min(upper), upper)
     }
 
-    /// Whether packets are missing: some of their keys may be in no record.
+    /// Returns true if packets are missing: some of their keys may be in no record.
     fn is_missing(&self) -> bool {
         self.sampling.is_some() || !self.lost.is_zero() || !self.drawn.is_zero()
     }
 
-    /// The same for one interface slot.
+    /// Returns the uncertainty about the packets of one interface slot.
     #[must_use]
     pub fn of_slot(&self, slot: Option<usize>, uncertainty: &Uncertainty) -> Self {
         let whole = slot.and_then(|slot| uncertainty.slots.get(slot)).copied().unwrap_or(self.whole);

@@ -1,18 +1,18 @@
 //! Counts distinct addresses and flows.
 
-use weir_config::{Estimates, view::Kind};
+use weir_config::Estimates;
 use weir_sketch::HyperLogLog;
 
-use super::{columns::Columns, configured::distinct};
+use super::{by::Kind, columns::Columns, configured::distinct};
 
 /// Distinct sources, destinations and flows.
 #[derive(Clone)]
 pub struct Unique {
-    /// Sources.
+    /// Counts the distinct source addresses.
     pub sources: HyperLogLog,
-    /// Destinations.
+    /// Counts the distinct destination addresses.
     pub destinations: HyperLogLog,
-    /// Flows.
+    /// Counts the distinct flows.
     pub flows: HyperLogLog,
 }
 
@@ -32,7 +32,6 @@ impl Unique {
         }
     }
 
-    /// Empties all sketches.
     pub(super) fn clear(&mut self) {
         let Self { sources, destinations, flows } = self;
         for one in [sources, destinations, flows] {
@@ -48,7 +47,7 @@ impl Unique {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory of all sketches, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let Self { sources, destinations, flows } = self;
         [sources, destinations, flows].into_iter().map(HyperLogLog::memory_bytes).sum()

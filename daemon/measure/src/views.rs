@@ -94,7 +94,7 @@ fn parts<'a>(views: &'a mut [ViewSketch], plan: &Views) -> Vec<ViewPart<'a>> {
     parts
 }
 
-/// What all threads share.
+/// The data that all threads share.
 struct Work<'a> {
     plan: &'a Views,
     hash: &'a KeyedHash,

@@ -26,7 +26,7 @@ pub struct Whole {
     due: Option<[f64; 2]>,
 }
 
-/// Which packets a whole counts.
+/// The packets that a whole counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Each packet once: the packets that feed totals and lists on this interface.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use weir_system::clock::Moment;
 
-/// The open window.
+/// The window that is being measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     start: Moment,
@@ -19,18 +19,18 @@ pub struct Window {
 /// A window that is over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// When it began.
+    /// The time at which it began.
     pub start: Timestamp,
     /// The first instant after it, later than `start`. If the clock was stepped meanwhile, this is on the clock before
     /// the step.
     pub end: Timestamp,
-    /// Its length on the monotonic clock.
+    /// The length on the monotonic clock.
     pub length: Duration,
     /// How far the wall clock was stepped within the window, if it was.
     pub clock_step: Option<SignedDuration>,
-    /// Its packets with a timestamp before the window; `None` if packets are measured as they come.
+    /// Packets with a timestamp before the window; `None` if packets are measured as they come.
     pub late_packets: Option<u64>,
-    /// Its packets without a timestamp; `None` if all have one.
+    /// Packets without a timestamp; `None` if all have one.
     pub untimed_packets: Option<u64>,
 }
 
@@ -59,17 +59,17 @@ impl Window {
         if drift > DRIFT_MAX { open } else { Self { start: last_end, ..open } }
     }
 
-    /// When it began.
+    /// Returns when the window began, on both clocks.
     pub const fn begin(&self) -> Moment {
         self.start
     }
 
-    /// Its start on the wall clock.
+    /// Returns the start on the wall clock.
     pub const fn start(&self) -> Timestamp {
         self.start.wall
     }
 
-    /// Its planned end on the wall clock.
+    /// Returns the planned end on the wall clock.
     pub const fn end(&self) -> Timestamp {
         self.end.wall
     }

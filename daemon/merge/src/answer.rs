@@ -1,16 +1,16 @@
-//! What a merge comes to, and its JSON.
+//! The answer of a merge, and its JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
 use weir_common::ledger::Tally;
-use weir_report::Fact;
+use weir_schema::Fact;
 
 /// The schema that [`Answer`] serialises to.
 pub const SCHEMA: &str = "weir.merge/1";
 
-/// What all reports together say.
+/// The combined answer of all reports.
 #[derive(Debug, Serialize)]
 pub struct Answer {
     /// The schema's name and version.
@@ -19,11 +19,11 @@ pub struct Answer {
     pub reports: u64,
     /// How many of them had sketches.
     pub with_sketches: u64,
-    /// What sums do not tell: a packet that passed two routers counts at both.
+    /// A caveat about the sums: a packet that passed two routers counts at both.
     pub note: &'static str,
     /// Windows, by time and then by site or router.
     pub windows: Vec<WindowAnswer>,
-    /// What did not arrive, and what was not joined.
+    /// Reports that did not arrive, and parts of reports that were not joined.
     pub defects: Vec<Defect>,
 }
 
@@ -44,39 +44,38 @@ pub struct WindowAnswer {
     pub reports: u64,
     /// Packets and bytes that they saw. A packet that passed two routers counts at both.
     pub totals: Sums,
-    /// Of that, what was lost.
+    /// The packets that were lost.
     pub lost: Sums,
-    /// Of that, what sampling left out.
+    /// The packets that sampling left out.
     pub sampled_out: Sums,
-    /// Of that, what is in no list, by reason.
+    /// The packets that are in no list, by reason.
     pub not_in_lists: BTreeMap<String, Sums>,
     /// Routers and their interfaces that were not measured in a report, with the reason. At most 64 are named.
     pub not_measured: BTreeSet<String>,
     /// How reliable the numbers are.
     pub trust: Vec<Fact>,
-    /// Of that, packets whose exact number or length is not certain: `totals` has their lower bounds. Absent if there
-    /// were none.
+    /// Packets whose exact number or length is not certain: `totals` has their lower bounds. Absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncertain: Option<UncertainAnswer>,
     /// Distinct counts. A value that several routers saw counts once.
     pub distinct: Vec<DistinctAnswer>,
     /// The largest keys. A packet that passed two routers counts at both.
     pub lists: Vec<ListAnswer>,
-    /// Floods and scans.
+    /// The lists of floods and scans.
     pub spread: Vec<SpreadAnswer>,
 }
 
-/// Packets and bytes.
+/// Packets and bytes, in 64 bits each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Sums {
-    /// Packets.
+    /// The number of packets.
     pub packets: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
-impl From<weir_report::Tally> for Sums {
-    fn from(weir_report::Tally { packets, bytes }: weir_report::Tally) -> Self {
+impl From<weir_schema::Tally> for Sums {
+    fn from(weir_schema::Tally { packets, bytes }: weir_schema::Tally) -> Self {
         Self { packets, bytes }
     }
 }
@@ -99,21 +98,21 @@ pub struct Bounded {
 /// Packets and bytes between bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct UncertainAnswer {
-    /// Packets.
+    /// Bounds of the packets.
     pub packets: Bounded,
-    /// Bytes.
+    /// Bounds of the bytes.
     pub bytes: Bounded,
 }
 
-/// A distinct count.
+/// A distinct count of the fleet, such as that of all sources.
 #[derive(Debug, Serialize)]
 pub struct DistinctAnswer {
-    /// What is counted.
+    /// The name of the count in reports.
     pub name: String,
     /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// True if most routers ask this question under this name. Others stand for themselves: they are in no other
     /// number.
     pub is_usual: bool,
     /// The likeliest number.
@@ -129,7 +128,7 @@ pub struct DistinctAnswer {
     /// How many keys: those of several days cannot be joined. Then the lower bound is that of the largest day, and the
     /// upper bound is the sum.
     pub keys: usize,
-    /// Whether it is of the fleet's key. Others stand for themselves: they are in no other number.
+    /// True if it has the fleet's key. Others stand for themselves: they are in no other number.
     pub is_fleet: bool,
     /// The fingerprint of the key, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +138,7 @@ pub struct DistinctAnswer {
 }
 
 impl DistinctAnswer {
-    /// The same count, of which at least this many values are known.
+    /// Raises the lower bound to at least so many values, which are known.
     #[must_use]
     pub fn at_least(self, proven: u64) -> Self {
         let lower = self.lower.max(proven);
@@ -151,12 +150,12 @@ impl DistinctAnswer {
 /// The largest keys of a list.
 #[derive(Debug, Serialize)]
 pub struct ListAnswer {
-    /// The list's name.
+    /// The name of the list.
     pub name: String,
     /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// True if most routers ask this question under this name. Others stand for themselves: they are in no other
     /// number.
     pub is_usual: bool,
     /// The fields of a key.
@@ -178,23 +177,23 @@ pub struct ListAnswer {
 pub struct RowAnswer {
     /// The values of its fields.
     pub key: String,
-    /// Packets.
+    /// Bounds of the packets.
     pub packets: Bounded,
-    /// Bytes.
+    /// Bounds of the bytes.
     pub bytes: Bounded,
-    /// Whether it certainly is among as many of the largest keys as there are rows.
+    /// True if it certainly is among as many of the largest keys as there are rows.
     pub is_certain: bool,
 }
 
-/// Floods or scans.
+/// A list of floods or scans.
 #[derive(Debug, Serialize)]
 pub struct SpreadAnswer {
-    /// The list's name.
+    /// The name of the list.
     pub name: String,
     /// The fingerprint of the question, if it is known. Answers with different ones are not added up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Whether most routers ask this question under this name. Others stand for themselves: they are in no other
+    /// True if most routers ask this question under this name. Others stand for themselves: they are in no other
     /// number.
     pub is_usual: bool,
     /// The fields of a key.
@@ -220,7 +219,7 @@ pub struct SpreadRow {
     pub upper: u64,
 }
 
-/// What is wrong.
+/// The kind of a defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
@@ -231,6 +230,8 @@ pub enum What {
     /// Numbers of which two different reports, or two different tombstones, arrived: two senders have the same
     /// identity, or one of the reports is forged. The first one counts.
     Contested,
+    /// Runs that were not one after the other: two senders have the same identity, or one went on from an older state.
+    Cloned,
     /// Reports that arrived again.
     Duplicate,
     /// Reports that arrived after later ones.
@@ -261,6 +262,7 @@ impl What {
             Self::Gap => "missing",
             Self::Tombstone => "dropped by the sender",
             Self::Contested => "two different ones",
+            Self::Cloned => "cloned identity",
             Self::Duplicate => "came twice",
             Self::Late => "late",
             Self::SpansWindows => "spans two windows",
@@ -278,14 +280,14 @@ impl What {
 /// Reports that did not arrive as they were sent, or that were not joined with the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Defect {
-    /// What is wrong.
+    /// The kind of the defect.
     pub what: What,
     /// The observer's identity; empty if it is not known.
     pub observer: String,
-    /// Its name.
+    /// The name of the router, list or file that is concerned.
     pub name: String,
-    /// How many reports. For another question: in how many windows.
+    /// How many reports. For another question: in how many windows. For a cloned identity: how many runs.
     pub reports: u64,
-    /// Which ones, or why.
+    /// The reports that are concerned, or the reason.
     pub detail: String,
 }

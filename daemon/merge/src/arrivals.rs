@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
-use weir_report::arrivals::{Arrival, Arrivals as Known, Limits, Sent, Status};
+use weir_schema::arrivals::{Arrival, Arrivals as Known, Limits, Sent, Status, twins::Twin};
 
 use crate::{
     answer::{Defect, What},
     line::{Report, Tombstone},
 };
 
-/// The most ranges of missing reports, and of contested ones, that are named for an observer.
+/// The most ranges of missing reports, of contested ones, and the most cloned runs that are named for an observer.
 const RANGES_SHOWN: usize = 5;
 
 /// The most ranges of reports and tombstones of all observers that are known one by one after [`Arrivals::settle`]:
@@ -27,22 +27,22 @@ const LEAST_OF_ONE: usize = 64;
 #[derive(Debug, Default)]
 pub struct Arrivals(BTreeMap<String, Observer>);
 
-/// What observers are called in answers.
+/// The names of observers in answers, by their identity.
 #[derive(Debug)]
 pub struct Labels(HashMap<String, String>);
 
 impl Labels {
-    /// What this observer is called: if nothing came from it, its identity.
+    /// Returns the name of this observer: its identity, if nothing came from it.
     pub fn of(&self, id: &str) -> String {
         self.0.get(id).cloned().unwrap_or_else(|| id.to_owned())
     }
 }
 
-/// Those of one.
+/// The arrivals of one observer.
 #[derive(Debug)]
 struct Observer {
     name: String,
-    known: Known<Timestamp>,
+    known: Known,
     duplicates: u64,
     late: u64,
     forgotten: u64,
@@ -58,7 +58,7 @@ impl Default for Observer {
 }
 
 impl Arrivals {
-    /// A report came. Returns whether it is the first with its number.
+    /// Adds a report that came. Returns whether it is the first with its number.
     pub fn add(&mut self, report: &Report) -> bool {
         let observer = self.0.entry(report.sender.id.clone()).or_default();
         observer.name.clone_from(&report.sender.name);
@@ -69,6 +69,7 @@ impl Arrivals {
             previous: report.previous.as_deref(),
             content: report.content,
             start: report.start,
+            end: report.end,
         };
         let is_after = observer.known.highest(sent.boot_id).is_some_and(|highest| sent.seq < highest);
         match observer.known.report(sent) {
@@ -91,7 +92,7 @@ impl Arrivals {
         true
     }
 
-    /// A tombstone came.
+    /// Notes that a tombstone came.
     pub fn add_tombstone(&mut self, tombstone: &Tombstone) {
         let Tombstone { sender, first, last, reason } = tombstone;
         let observer = self.0.entry(sender.id.clone()).or_default();
@@ -100,20 +101,22 @@ impl Arrivals {
         }
     }
 
-    /// Whether this observer is known, or there is room for one of so many.
+    /// Returns true if this observer is known, or if there is room for one of so many.
     pub fn has_room(&self, id: &str, most: usize) -> bool {
         self.0.len() < most || self.0.contains_key(id)
     }
 
-    /// Forgets the oldest runs and reports one by one, so that the memory is bounded. What is missing of them stays
-    /// missing, also if it comes later.
+    /// Forgets the oldest runs and reports one by one, so that the memory is bounded. Their missing reports stay
+    /// missing, even if they come later.
     pub fn settle(&mut self) {
         let [pieces, contents] = [(PIECES_MAX, OF_ONE.pieces), (CONTENTS_MAX, OF_ONE.contents)]
             .map(|(all, of_one)| (all / self.0.len().max(1)).clamp(LEAST_OF_ONE, of_one));
-        self.0.values_mut().for_each(|observer| observer.known.settle(pieces, contents));
+        for observer in self.0.values_mut() {
+            observer.known.settle(pieces, contents);
+        }
     }
 
-    /// What each observer is called: its name, with its identity if another observer has the same name.
+    /// Returns the name of each observer, with its identity if another observer has the same name.
     pub fn labels(&self) -> Labels {
         let name = |(id, observer): (&String, &Observer)| match &*observer.name {
             "" => id.clone(),
@@ -131,7 +134,7 @@ impl Arrivals {
         Labels(self.0.iter().map(label).collect())
     }
 
-    /// What did not arrive as it was sent.
+    /// Returns the reports that did not arrive as they were sent.
     pub fn defects(&self, labels: &Labels) -> Vec<Defect> {
         self.0.iter().flat_map(|(id, observer)| observer.defects(id, labels)).collect()
     }
@@ -152,6 +155,11 @@ impl Observer {
             let ranges = named(self.known.contested(), settled.contested > 0);
             let detail = format!("{ranges}: two senders have this identity, or a report is forged; the first counts");
             all.push(defect(What::Contested, missing.contested, detail));
+        }
+        if missing.cloned > 0 {
+            let runs = named_twins(&self.known.twins(), missing.cloned);
+            let detail = format!("{runs}: two senders have this identity, or one went on from an older state");
+            all.push(defect(What::Cloned, missing.cloned, detail));
         }
         for (reason, reports) in missing.dropped {
             all.push(defect(What::Tombstone, reports, reason));
@@ -180,9 +188,17 @@ fn named<'r>(ranges: impl Iterator<Item = (&'r str, u64, u64)>, has_earlier: boo
     shown.join(", ")
 }
 
+/// The first of so many runs that were not one after the other.
+fn named_twins(twins: &[Twin], all: u64) -> String {
+    let shown = twins.iter().take(RANGES_SHOWN);
+    let mut shown: Vec<_> = shown.map(|twin| format!("{} {} {}", twin.boot_id, twin.sign.name(), twin.other)).collect();
+    let more = all.saturating_sub(shown.len() as u64);
+    shown.extend((more > 0).then(|| format!("and {more} more runs")));
+    shown.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::line::Sender;
 
@@ -241,7 +257,7 @@ mod tests {
     fn two_different_reports_of_one_number_are_named_and_copies_are_duplicates() {
         let mut arrivals = Arrivals::default();
         let other = |seq| {
-            let content = weir_report::Content::read("1").unwrap();
+            let content = weir_schema::Content::read("1").unwrap();
             Report { content, ..report("b", seq, None) }
         };
         let added = [report("b", 1, None), report("b", 2, None), report("b", 2, None), other(2), other(2), other(1)];
@@ -255,6 +271,18 @@ mod tests {
         assert_eq!(shown(&arrivals)[0].1, 2);
         arrivals.add_tombstone(&Tombstone { reason: "too_old".to_owned(), ..tombstone("b", 3, 4) });
         assert_eq!(shown(&arrivals)[0].1, 4);
+    }
+
+    #[test]
+    fn a_router_that_was_cloned_and_started_anew_is_named() {
+        let mut arrivals = Arrivals::default();
+        let runs = [report("a", 1, None), report("a", 2, Some(("a", 1))), report("a", 3, Some(("a", 2)))];
+        let of_clone = [report("b", 3, Some(("a", 2))), report("b", 4, Some(("b", 3)))];
+        assert!(runs.iter().chain(&of_clone).all(|report| arrivals.add(report)));
+        let shown = shown(&arrivals);
+        let [(what, runs, detail)] = &shown[..] else { panic!("{shown:?}") };
+        assert_eq!((*what, *runs), (What::Cloned, 1));
+        assert!(detail.starts_with("b began before the end of a: two senders"), "{detail}");
     }
 
     #[test]
@@ -281,8 +309,12 @@ mod tests {
     fn reports_that_are_missing_at_the_start_of_a_run_are_named() {
         let came = |reports: &[Report], tombstones: &[Tombstone]| {
             let mut arrivals = Arrivals::default();
-            reports.iter().for_each(|report| _ = arrivals.add(report));
-            tombstones.iter().for_each(|tombstone| arrivals.add_tombstone(tombstone));
+            for report in reports {
+                _ = arrivals.add(report);
+            }
+            for tombstone in tombstones {
+                arrivals.add_tombstone(tombstone);
+            }
             shown(&arrivals)
         };
         let of_a = || (1..=5).map(|seq| report("a", seq, (seq > 1).then(|| ("a", seq - 1))));
@@ -292,7 +324,7 @@ mod tests {
         let dropped = (What::Tombstone, 2, "spool_full".to_owned());
         assert_eq!(came(&both, &[tombstone("b", 6, 7)]), [(What::Gap, 1, "b/8-8".to_owned()), dropped.clone()]);
         assert_eq!(came(&both, &[tombstone("x", 6, 7)]), [(What::Gap, 1, "b/8-8".to_owned()), dropped]);
-        // Nothing came of a run.
+        // Nothing came of the run `b`.
         let without_b: Vec<Report> = of_a().chain([report("c", 9, Some(("b", 8)))]).collect();
         assert_eq!(came(&without_b, &[]), [(What::Gap, 3, "b/6-8".to_owned())]);
     }
@@ -315,7 +347,9 @@ mod tests {
     fn a_report_that_comes_when_those_of_its_time_are_forgotten_is_named() {
         let mut arrivals = Arrivals::default();
         let numbers = (0..2 * OF_ONE.pieces as u64).map(|nth| 2 * nth);
-        numbers.for_each(|seq| _ = arrivals.add(&report("b", seq, None)));
+        for seq in numbers {
+            _ = arrivals.add(&report("b", seq, None));
+        }
         arrivals.settle();
         assert!(!arrivals.add(&report("b", 3, None)));
         let last = shown(&arrivals).pop().unwrap();

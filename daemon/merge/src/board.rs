@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Estimate, Fact, InterfaceSecond, Length, Row, Tally, Verdict, late_after, sketches::KeySums};
+use weir_schema::{Estimate, Fact, InterfaceSecond, Length, Row, Tally, Verdict, late_after, sketches::KeySums};
 use weir_system::numbers::{self, count, grouped, percent};
 use weir_top::{Fleet, KeyDetails, Line as Rates, Rate, SECONDS_MAX};
 
@@ -20,13 +20,13 @@ use crate::{
     merger::{By, Merger, Settings},
 };
 
-/// What the numbers do not tell.
+/// A caveat that is shown with the numbers.
 const NOTE: &str = "a packet that passed two routers counts at both: in rates, totals and lists";
 /// How many windows are kept: a report may come so much later than those of the newest one.
 pub const KEPT: usize = 5;
-/// The most routers.
+/// The most routers that are shown.
 const ROUTERS_MAX: usize = 4_096;
-/// Whether a router is late is judged by the longest of its last reports: the first and the last of a run are short.
+/// The longest of so many last reports decides if a router is late: the first and the last of a run are short.
 const LATE_OF_LAST: usize = 5;
 /// A router whose clock is wrong by more than this has no report in the windows of the others.
 const AHEAD: SignedDuration = SignedDuration::from_secs(60);
@@ -35,21 +35,21 @@ const AHEAD: SignedDuration = SignedDuration::from_secs(60);
 pub struct Board {
     merger: Merger,
     window: Duration,
-    /// By identity.
+    /// All routers, by their identity.
     routers: BTreeMap<String, Router>,
     /// The longest report, and the router that sent it.
     longest: (Duration, String),
 }
 
-/// What a router has sent.
+/// The reports of a router.
 #[derive(Default)]
 struct Router {
     name: String,
     site: Option<String>,
     reports: u64,
-    /// Its last reports, by the start of their windows.
+    /// The last reports, by the start of their windows.
     recent: VecDeque<Recent>,
-    /// What it saw in each window.
+    /// The packets that it saw in each window.
     sums: BTreeMap<i128, Tally>,
     /// The start of a window that has not begun yet.
     ahead: Option<Timestamp>,
@@ -71,7 +71,7 @@ struct Shown {
 }
 
 impl Board {
-    /// Nothing yet. Lists have `top` rows.
+    /// Makes an empty board whose lists have `top` rows.
     pub fn new(window: Duration, top: usize) -> Self {
         let merger = Merger::new(Settings { window: Some(window), by: By::All, top });
         Self { merger, window, routers: BTreeMap::new(), longest: Default::default() }
@@ -86,7 +86,7 @@ impl Board {
         };
         if let Some(Sender { id, name, .. }) = sender.filter(|sender| !self.has_room(&sender.id)) {
             let why = format!("there are more than {} routers: {name} ({id}) is left out", grouped(ROUTERS_MAX as u64));
-            return self.merger.is_unreadable(why);
+            return self.merger.note_unreadable(why);
         }
         match line {
             Parsed::Report(report) => self.report(report, now),
@@ -163,7 +163,7 @@ impl Board {
         self.routers.values().filter_map(Router::end).max().filter(|_| is_silent).unwrap_or(now)
     }
 
-    /// The newest window of which all routers that are not late have sent everything, or the newest of all.
+    /// Returns the newest window for which all routers that are not late have sent everything, or the newest of all.
     fn newest(&self, judged: Timestamp) -> Option<Shown> {
         let on_time = self.routers.values().filter(|router| !router.is_late(judged));
         let until = on_time.filter_map(Router::end).min();
@@ -178,7 +178,7 @@ impl Board {
         Some(Shown { nth, answer, is_open: whole.is_none() })
     }
 
-    /// What each router saw in a window, by its name.
+    /// Returns the packets that each router saw in a window, by the name of the router.
     fn sums(&self, nth: i128, labels: &Labels) -> Vec<(String, Tally)> {
         let sums = self.routers.iter().filter_map(|(id, router)| Some((labels.of(id), *router.sums.get(&nth)?)));
         sums.collect()
@@ -204,8 +204,8 @@ impl Board {
         all
     }
 
-    /// The bounds of a key in all lists of the window that is shown, listed there or not; or what is known about the
-    /// router of that name.
+    /// The bounds of a key in all lists of the window that is shown, listed there or not; or the facts about the router
+    /// of that name.
     pub fn ask(&self, key: String, now: Timestamp) -> KeyDetails {
         let judged = self.judged(now);
         let shown = self.newest(judged);
@@ -232,7 +232,7 @@ fn seconds(answer: &WindowAnswer) -> Length {
     Length::new(answer.end.duration_since(answer.start).as_secs_f64())
 }
 
-/// What a list says about a key.
+/// Turns the numbers of a key in a list into a row.
 fn row(KeyAnswer { list, by, sums }: KeyAnswer) -> Row {
     let values = sums.key.split(' ').map(|value| value.into());
     let KeySums { lower, upper, .. } = &sums;
@@ -245,7 +245,7 @@ fn row(KeyAnswer { list, by, sums }: KeyAnswer) -> Row {
     }
 }
 
-/// For how long there was nothing.
+/// Says for how long no report has come.
 fn since(time: Timestamp, now: Timestamp) -> String {
     numbers::time(now.duration_since(time))
 }
@@ -260,7 +260,7 @@ fn distinct(answer: &WindowAnswer) -> Vec<(String, Estimate)> {
     ours
 }
 
-/// How reliable the numbers of a window are, and what is wrong with the reports that were read.
+/// Judges how reliable the numbers of a window are, and lists the defects of the reports that were read.
 fn facts(answer: &WindowAnswer, known: usize, defects: &[Defect]) -> Vec<Fact> {
     let WindowAnswer { routers, reports, totals, sampled_out, trust, lists, .. } = answer;
     let fact = |text: String, is_good| Fact::judged(text, is_good);
@@ -315,7 +315,7 @@ impl Router {
         self.end().is_none_or(|end| judged.duration_since(end) > self.late_after())
     }
 
-    /// Its line: the rates of its last reports, and why there is none in the window that is shown.
+    /// Returns the router's line: the rates of its last reports, and why there is none in the window that is shown.
     fn line(&self, name: String, judged: Timestamp, shown: Option<i128>) -> Rates {
         let trouble = match (self.ahead, self.end()) {
             (Some(ahead), _) => Some(format!("its clock is wrong: it reports {ahead:.0}, which is left out")),
@@ -352,7 +352,7 @@ impl Router {
         rates
     }
 
-    /// What is known about it.
+    /// Describes the state of the router in words.
     fn in_words(&self, now: Timestamp) -> String {
         let site = self.site.as_ref().map_or_else(String::new, |site| format!(" at {site}"));
         let last = self.recent.back().map_or_else(String::new, |last| {
@@ -372,7 +372,7 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use weir_common::ledger;
-    use weir_report::Account;
+    use weir_schema::Account;
     use weir_top::{By, List};
 
     use super::*;

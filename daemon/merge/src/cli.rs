@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `weir-merge`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -92,7 +92,7 @@ pub fn shown(seconds: u64) -> String {
 
 /// A time such as `90s`, `5m`, `1h` or `1d`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: write a whole number and a unit, such as 90s, 5m, 1h or 1d");
+    let wrong = || format!("{text:?} is not a duration: write a whole number and a unit, such as 90s, 5m, 1h or 1d");
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?);
     let seconds = match unit {
         "s" => 1,

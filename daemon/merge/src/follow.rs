@@ -1,4 +1,9 @@
 //! Follows inputs that grow: files of reports, also when they are rotated, and databases of a collector.
+//!
+//! A file of reports may be rotated while it is read: it gets another name, and its writer may still append to it for a
+//! moment. So weir follows the open file and not its name. It changes to the new file under the name only after a later
+//! poll has found nothing new in the old one. Files are known by device and inode, so that a rotated file which is an
+//! input itself is not read twice.
 
 use std::{
     fs::{File, Metadata},
@@ -11,13 +16,12 @@ use std::{
 
 use rusqlite::Connection;
 use weir_system::clock;
+use weir_system::magic::{GZIP, SQLITE, ZSTD, is_zstd};
 
-use crate::input::{Batch, Cursor, GZIP, InputError, LINE_MAX, Line, Place, SQLITE, ZSTD, database, unpacked};
+use crate::input::{Batch, Cursor, InputError, LINE_MAX, Line, Place, database, read_line, unpacked};
 
 /// How many files are remembered after others took their paths. While they are, no other file has their identity.
 const RETIRED_MAX: usize = 64;
-/// How much of a line that is too long is passed on, so that it is named as unreadable.
-const SHOWN: usize = 64;
 
 /// All inputs that are followed.
 pub struct Follower {
@@ -39,11 +43,11 @@ struct Followed {
 struct Open {
     identity: Identity,
     content: Content,
-    /// Whether another file has this path now. Its writer may still write into this one for a moment.
+    /// True if another file has this path now. The writer may still write into this one for a moment.
     is_replaced: bool,
 }
 
-/// Device and inode.
+/// The device and inode of a file.
 type Identity = (u64, u64);
 
 enum Content {
@@ -52,16 +56,16 @@ enum Content {
     Database(Connection, Cursor),
 }
 
-/// Plain lines.
+/// Plain lines, as far as they have been read.
 struct Text {
     file: BufReader<File>,
     /// How many bytes were read.
     read: u64,
-    /// How many lines.
+    /// The number of the last line.
     number: u64,
-    /// What has come of the next line.
+    /// The bytes of the next line that have come.
     rest: Vec<u8>,
-    /// Whether the next line is too long, and its start was passed on.
+    /// True if the next line is too long, and its start was passed on.
     is_skipped: bool,
 }
 
@@ -101,7 +105,7 @@ impl Follower {
                     has_more |= more;
                     input.trouble = None;
                 }
-                // What was read stays known, and the next poll tries again.
+                // The lines that were read stay known, and the next poll tries again.
                 Err(error) => input.trouble = Some(error.to_string()),
             }
         }
@@ -186,7 +190,7 @@ impl Open {
             let failed = |cause| InputError::Database { path: path.to_owned(), cause };
             let cursor = Cursor::near_the_end(&connection, within, clock::now().wall).map_err(failed)?;
             Content::Database(connection, cursor)
-        } else if start.starts_with(GZIP) || start.starts_with(ZSTD) {
+        } else if start.starts_with(GZIP) || is_zstd(&start) {
             Content::Packed(Packed { file, reader: None, size: 0, number: 0, known: 0 })
         } else {
             let file = BufReader::new(file);
@@ -209,8 +213,7 @@ impl Content {
             }),
             Self::Database(connection, cursor) => cursor
                 .read(connection, path, batch, &AtomicU64::new(0))
-                .map_err(|cause| InputError::Database { path: path.to_path_buf(), cause })?
-                .map_or(Ok(()), |place| Err(InputError::LineTooLong { place })),
+                .map_err(|cause| InputError::Database { path: path.to_path_buf(), cause }),
         }
     }
 
@@ -249,9 +252,11 @@ impl Text {
             } else if self.rest.ends_with(b"\n") {
                 self.pass(path, batch);
             } else if self.rest.len() as u64 > LINE_MAX {
-                self.rest.truncate(SHOWN);
-                self.pass(path, batch);
-                self.is_skipped = true;
+                self.rest.clear();
+                if !std::mem::replace(&mut self.is_skipped, true) {
+                    self.number += 1;
+                    batch.push_too_long(Place { path: path.clone(), table: None, number: self.number });
+                }
             }
         }
         Ok(())
@@ -264,16 +269,7 @@ impl Text {
             return;
         }
         self.number += 1;
-        push(&line, path, self.number, batch);
-    }
-}
-
-/// A blank line is none.
-fn push(line: &[u8], path: &Arc<Path>, number: u64, batch: &mut Batch<'_>) {
-    let line = String::from_utf8_lossy(line);
-    if !line.trim().is_empty() {
-        let place = Place { path: path.clone(), table: None, number };
-        batch.push(place, line.trim().to_owned());
+        batch.push_read(Place { path: path.clone(), table: None, number: self.number }, &line);
     }
 }
 
@@ -291,7 +287,7 @@ impl Packed {
                 continue;
             };
             let mut line = Vec::new();
-            let read = reader.take(LINE_MAX).read_until(b'\n', &mut line);
+            let read = read_line(&mut **reader, &mut line);
             if !matches!(read, Ok(read) if read > 0) {
                 self.reader = None;
             }
@@ -299,7 +295,7 @@ impl Packed {
                 self.number += 1;
                 if self.number > self.known {
                     self.known = self.number;
-                    push(&line, path, self.number, batch);
+                    batch.push_read(Place { path: path.clone(), table: None, number: self.number }, &line);
                 }
             }
         }
@@ -347,9 +343,9 @@ mod tests {
         file.write_all(text.as_ref()).unwrap();
     }
 
-    /// What has come since the last time.
+    /// Reads the lines that have come since the last time.
     fn read(follower: &mut Follower) -> Vec<String> {
-        read_lines(follower).into_iter().map(|line| line.text).collect()
+        read_lines(follower).into_iter().map(|line| line.text.unwrap()).collect()
     }
 
     fn read_lines(follower: &mut Follower) -> Vec<Line> {
@@ -400,7 +396,7 @@ mod tests {
         append(&path, format!("a\n{}\nb\n", "x".repeat(3 * LINE_MAX as usize)));
         let mut follower = Follower::new(&[path], Duration::ZERO);
         let all: Vec<_> = read_lines(&mut follower).into_iter().map(|line| (line.place.number, line.text)).collect();
-        assert_eq!(all, [(1, "a".to_owned()), (2, "x".repeat(SHOWN)), (3, "b".to_owned())]);
+        assert_eq!(all, [(1, Some("a".to_owned())), (2, None), (3, Some("b".to_owned()))]);
     }
 
     #[test]
@@ -436,7 +432,7 @@ mod tests {
         let (mut lines, mut first) = (Vec::new(), Vec::new());
         for _ in 0..3 {
             assert!(follower.read(&mut lines, 2));
-            first.push(lines.drain(..).next().unwrap().text);
+            first.extend(lines.drain(..).next().unwrap().text);
         }
         first.sort();
         assert_eq!(first, ["a", "b", "c"]);

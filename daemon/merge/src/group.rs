@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use jiff::Timestamp;
 use weir_common::{ledger::Tally, sketch::Metric};
 use weir_config::{
-    Estimates,
-    view::{By, Field, ViewKey},
+    interface::Directions,
+    names::{Facts, Geo, Networks},
+    view::{Field, KeyLayout, ViewKey},
 };
-use weir_measure::question::Views;
-use weir_report::{
+use weir_schema::{
     Account, Bounds, Uncertain, asked,
     sketches::{KeySums, ListSketch, ListUnion, Mismatch, key_id},
 };
@@ -29,7 +29,7 @@ pub const NOT_STATED: &str = "not stated";
 /// The most rows of a list while it is added up: some 600 KiB.
 const ROWS: usize = 4_096;
 
-/// What the fields of a place take beside a sketch: a list has at most so many bytes of names.
+/// The memory that the fields of a place take beside a sketch, in bytes: a list has at most so many bytes of names.
 const PLACE_BYTES: usize = 1_024 + ROUTERS_BYTES;
 
 /// Why sketches cannot be added.
@@ -48,20 +48,20 @@ pub enum Refusal {
 pub struct Kind {
     /// The UTC day, counted from 1970.
     pub day: i64,
-    /// The fingerprint.
+    /// The fingerprint of the key.
     pub key_id: u64,
     /// The number of registers as a power of two; 0 for spread sketches.
     pub lg_k: u32,
 }
 
-/// Everything of a window.
+/// The sum of all reports of a window.
 #[derive(Debug)]
 pub struct Group {
     start: Timestamp,
     end: Timestamp,
     routers: Routers,
     reports: u64,
-    /// What all sketches take, in bytes.
+    /// The memory of all sketches, in bytes.
     bytes: usize,
     seen: Tally,
     account: Account,
@@ -90,14 +90,14 @@ type SpreadPlace = (String, Vec<String>, Asked, Kind, Lines);
 const COUNTED: [(&str, &str); 3] =
     [("unique.src_ip", "sources"), ("unique.dst_ip", "destinations"), ("unique.flows", "flows")];
 
-/// What a list says about a key.
+/// The numbers of a key in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyAnswer {
-    /// The list's name.
+    /// The name of the list.
     pub list: String,
     /// The fields of the key.
     pub by: Vec<String>,
-    /// The bounds.
+    /// The bounds of the key's packets and bytes.
     pub sums: KeySums,
 }
 
@@ -124,7 +124,7 @@ impl Kind {
 }
 
 impl Group {
-    /// Nothing yet.
+    /// Makes an empty group.
     pub fn new(start: Timestamp) -> Self {
         let (routers, seen, account) = Default::default();
         let (distinct, lists, spread, unpaired) = Default::default();
@@ -132,7 +132,7 @@ impl Group {
         Self { start, end, routers, reports, bytes, seen, account, distinct, lists, spread, unpaired }
     }
 
-    /// Adds what is exact of a report.
+    /// Adds the exact numbers of a report.
     pub fn count(&mut self, router: Router, report: &Report) {
         self.start = self.start.min(report.start);
         self.end = self.end.max(report.end);
@@ -201,7 +201,7 @@ impl Group {
         None
     }
 
-    /// What all its sketches take, in bytes.
+    /// Returns the memory of all sketches, in bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -348,7 +348,7 @@ fn shown(question: Asked) -> String {
     question.map_or_else(|| NOT_STATED.to_owned(), |question| format!("{question:016x}"))
 }
 
-/// What a list is called, so that those with another question than most are told apart.
+/// Returns the name under which a list is shown, which tells those with another question than most apart.
 pub fn called(name: &str, question: Option<&str>, is_usual: bool) -> String {
     if is_usual { name.to_owned() } else { format!("{name} (question {})", question.unwrap_or(NOT_STATED)) }
 }
@@ -414,7 +414,9 @@ fn joined_count(name: &str, stated: Stated, unions: &[(&CountPlace, &Union<Hyper
     });
     let counts: Vec<Estimate> = counts.collect();
     let mut routers = Routers::default();
-    unions.iter().for_each(|(_, union)| routers.join(&union.routers));
+    for (_, union) in unions {
+        routers.join(&union.routers);
+    }
     Some(DistinctAnswer {
         name: name.to_owned(),
         question: stated.text(),
@@ -469,10 +471,12 @@ impl Lists {
 impl Union<Spread<ViewKey>> {
     fn answer(&self, (name, fields): (&str, &[String]), stated: Stated, top: usize) -> SpreadAnswer {
         let parsed: Option<Vec<Field>> = fields.iter().map(|field| Field::parse(field).ok()).collect();
-        let by = parsed.and_then(|fields| By::new(&fields, 1).ok());
-        let views = Views::built_in(&Estimates::default(), 1);
+        let layout = parsed.and_then(|fields| KeyLayout::new(&fields, 1).ok());
+        // The names of a router's networks, systems and countries are not in its sketch.
+        let (networks, geo, directions) = (Networks::new(&[]), Geo::default(), Directions::default());
+        let facts = Facts { networks: &networks, geo: &geo, directions: &directions };
         let row = |Spreader { hash: _, key, touched: Estimate { value, lower, upper } }: Spreader<ViewKey>| {
-            let shown = by.as_ref().map(|by| by.show(&key, views.facts(), |_, _| ()));
+            let shown = layout.as_ref().map(|layout| layout.show(&key, facts, |_, _| ()));
             let values = shown.iter().flat_map(|shown| shown.values());
             let values: Vec<String> =
                 values.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();

@@ -15,7 +15,8 @@ use std::{
 use flate2::bufread::MultiGzDecoder;
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
-use weir_report::limits::LINE_BYTES_MAX;
+use weir_schema::limits::LINE_BYTES_MAX;
+use weir_system::magic::{GZIP, SQLITE, is_zstd};
 
 /// Standard input, as a file.
 pub const STDIN: &str = "-";
@@ -23,12 +24,6 @@ pub const STDIN: &str = "-";
 pub const LINE_MAX: u64 = LINE_BYTES_MAX as u64;
 /// The lines that are read ahead have no more bytes than this and one more line.
 const READ_AHEAD: usize = 16 << 20;
-/// How a file begins that is packed by gzip.
-pub const GZIP: &[u8] = &[0x1f, 0x8b];
-/// How a file begins that is packed by zstd.
-pub const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// How a database begins.
-pub const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// Why an input cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -36,9 +31,9 @@ pub enum InputError {
     /// A file cannot be opened or read.
     #[error("cannot read {}: {cause}", path.display())]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         cause: io::Error,
     },
     /// A compressed file ends too early.
@@ -47,7 +42,7 @@ pub enum InputError {
         path.display()
     )]
     Incomplete {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The last line that could be read.
         line: u64,
@@ -55,37 +50,27 @@ pub enum InputError {
     /// A compressed file is damaged.
     #[error("{} is damaged after line {line}: {cause}. What comes after that is not in the answer", path.display())]
     Damaged {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The last line that could be read.
         line: u64,
-        /// What the decompressor says.
+        /// The decompressor's error.
         cause: io::Error,
-    },
-    /// A line is longer than any report.
-    #[error(
-        "{place}: this has more than {} MiB, so it is no report: is this {}?",
-        LINE_MAX >> 20,
-        if place.table.is_some() { "the database of weir-collect" } else { "a file of reports, one a line" }
-    )]
-    LineTooLong {
-        /// The line.
-        place: Place,
     },
     /// A database is none of a collector, or cannot be read.
     #[error("cannot read {} as the database of weir-collect: {cause}", path.display())]
     Database {
-        /// The file.
+        /// The path of the database.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         cause: rusqlite::Error,
     },
 }
 
-/// Where a line or a row is.
+/// The place of a line or a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The input.
+    /// The path of the input.
     pub path: Arc<Path>,
     /// The table of a database.
     pub table: Option<&'static str>,
@@ -106,10 +91,10 @@ impl fmt::Display for Place {
 /// A line of an input, or a row of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Where it is.
+    /// The place of the line.
     pub place: Place,
-    /// What it says.
-    pub text: String,
+    /// The content of the line; `None` if it is longer than any report.
+    pub text: Option<String>,
 }
 
 /// The lines that are read ahead.
@@ -130,10 +115,25 @@ impl<'l> Batch<'l> {
         if self.bytes < READ_AHEAD { self.count.saturating_sub(self.lines.len()) } else { 0 }
     }
 
-    /// Adds a line.
     pub fn push(&mut self, place: Place, text: String) {
         self.bytes += text.len();
-        self.lines.push(Line { place, text });
+        self.lines.push(Line { place, text: Some(text) });
+    }
+
+    /// Adds what was read of a line, unless it is blank.
+    pub fn push_read(&mut self, place: Place, line: &[u8]) {
+        let line = line.trim_ascii();
+        if line.len() as u64 > LINE_MAX {
+            self.push_too_long(place);
+        } else if !line.is_empty() {
+            // Bytes that are not UTF-8 are not a report either. They are named as such.
+            self.push(place, String::from_utf8_lossy(line).into_owned());
+        }
+    }
+
+    /// Adds a line that is longer than any report.
+    pub fn push_too_long(&mut self, place: Place) {
+        self.lines.push(Line { place, text: None });
     }
 }
 
@@ -216,7 +216,7 @@ impl Inputs {
             };
             let before = batch.lines.len();
             match open.read(&mut batch, &self.read) {
-                // What could be read of it counts.
+                // The part that could be read counts.
                 Err(error @ (InputError::Incomplete { .. } | InputError::Damaged { .. })) => {
                     self.incomplete.push(error);
                     self.open = None;
@@ -245,8 +245,7 @@ impl Open {
             Content::Text(text, line) => read_lines(&mut **text, line, &self.path, batch),
             Content::Database(connection, cursor) => cursor
                 .read(connection, &self.path, batch, counted)
-                .map_err(|cause| InputError::Database { path: path(), cause })?
-                .map_or(Ok(()), |place| Err(InputError::LineTooLong { place })),
+                .map_err(|cause| InputError::Database { path: path(), cause }),
         }
     }
 }
@@ -289,7 +288,7 @@ pub fn database(path: &Path) -> Result<Connection, InputError> {
 /// It cannot be read.
 pub fn unpacked(mut input: impl BufRead + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
     let start = input.fill_buf()?;
-    let (is_gzip, is_zstd) = (start.starts_with(GZIP), start.starts_with(ZSTD));
+    let (is_gzip, is_zstd) = (start.starts_with(GZIP), is_zstd(start));
     Ok(if is_gzip {
         Box::new(BufReader::new(MultiGzDecoder::new(input)))
     } else if is_zstd {
@@ -297,6 +296,20 @@ pub fn unpacked(mut input: impl BufRead + Send + 'static) -> io::Result<Box<dyn 
     } else {
         Box::new(input)
     })
+}
+
+/// Reads a line, or the beginning of one that is longer than any report, and passes over the rest. Returns how many
+/// bytes of it were kept.
+///
+/// # Errors
+///
+/// It cannot be read.
+pub fn read_line(text: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    let read = (&mut *text).take(LINE_MAX + 2).read_until(b'\n', line)?;
+    if read as u64 > LINE_MAX && !line.ends_with(b"\n") {
+        text.skip_until(b'\n')?;
+    }
+    Ok(read)
 }
 
 /// Reads lines after line `number`.
@@ -308,28 +321,19 @@ fn read_lines(
 ) -> Result<(), InputError> {
     while batch.room() > 0 {
         let mut line = Vec::new();
-        let read =
-            (&mut *text).take(LINE_MAX + 1).read_until(b'\n', &mut line).map_err(|cause| match cause.kind() {
-                io::ErrorKind::UnexpectedEof => InputError::Incomplete { path: path.to_path_buf(), line: *number },
-                // It is the decompressor's own.
-                _ if cause.raw_os_error().is_none() => {
-                    InputError::Damaged { path: path.to_path_buf(), line: *number, cause }
-                }
-                _ => InputError::Read { path: path.to_path_buf(), cause },
-            })?;
+        let read = read_line(text, &mut line).map_err(|cause| match cause.kind() {
+            io::ErrorKind::UnexpectedEof => InputError::Incomplete { path: path.to_path_buf(), line: *number },
+            // It is the decompressor's own.
+            _ if cause.raw_os_error().is_none() => {
+                InputError::Damaged { path: path.to_path_buf(), line: *number, cause }
+            }
+            _ => InputError::Read { path: path.to_path_buf(), cause },
+        })?;
         if read == 0 {
             return Ok(());
         }
         *number += 1;
-        let place = Place { path: path.clone(), table: None, number: *number };
-        if line.trim_ascii_end().len() as u64 > LINE_MAX {
-            return Err(InputError::LineTooLong { place });
-        }
-        // What is no UTF-8 is no report, and is named as that.
-        let line = String::from_utf8_lossy(&line);
-        if !line.trim().is_empty() {
-            batch.push(place, line.trim().to_owned());
-        }
+        batch.push_read(Place { path: path.clone(), table: None, number: *number }, &line);
     }
     Ok(())
 }
@@ -364,8 +368,7 @@ impl Cursor {
         self.report.saturating_add(self.tombstone).unsigned_abs()
     }
 
-    /// Reads the next rows: first all reports, in the order of their arrival, then the tombstones. Returns the place of
-    /// a row that is longer than any report.
+    /// Reads the next rows: first all reports, in the order of their arrival, then the tombstones.
     ///
     /// # Errors
     ///
@@ -376,7 +379,7 @@ impl Cursor {
         path: &Arc<Path>,
         batch: &mut Batch<'_>,
         counted: &AtomicU64,
-    ) -> rusqlite::Result<Option<Place>> {
+    ) -> rusqlite::Result<()> {
         // A row that is too long is not read into memory.
         let of = |table: &str, column: &str, also: &str| {
             format!(
@@ -400,12 +403,16 @@ impl Cursor {
                 let Some(row) = rows.next()? else { break };
                 *last = row.get(0)?;
                 let place = Place { path: path.clone(), table: Some(table), number: last.unsigned_abs() };
-                let Some(text) = row.get::<_, Option<String>>(1)? else { return Ok(Some(place)) };
-                counted.fetch_add(text.len() as u64, Ordering::Relaxed);
-                batch.push(place, text);
+                match row.get::<_, Option<String>>(1)? {
+                    None => batch.push_too_long(place),
+                    Some(text) => {
+                        counted.fetch_add(text.len() as u64, Ordering::Relaxed);
+                        batch.push(place, text);
+                    }
+                }
             }
         }
-        Ok(None)
+        Ok(())
     }
 }
 
@@ -419,7 +426,8 @@ mod tests {
         let (mut inputs, mut all, mut lines) = (Inputs::new(files), Vec::new(), Vec::new());
         loop {
             let has_more = inputs.read(&mut lines, 2)?;
-            all.extend(lines.drain(..).map(|line: Line| line.text));
+            let text = |line: Line| line.text.unwrap_or_else(|| format!("{}: too long", line.place));
+            all.extend(lines.drain(..).map(text));
             if !has_more {
                 return Ok(all);
             }
@@ -471,7 +479,7 @@ mod tests {
         ];
         let (mut inputs, mut lines) = (Inputs::new(cut), Vec::new());
         while inputs.read(&mut lines, 100).unwrap() {}
-        assert_eq!(lines[lines.len() - 3..].iter().map(|line| &*line.text).collect::<Vec<_>>(), once);
+        assert_eq!(lines[lines.len() - 3..].iter().filter_map(|line| line.text.as_deref()).collect::<Vec<_>>(), once);
         let [cut, cut_zstd] = &inputs.incomplete().iter().map(InputError::to_string).collect::<Vec<_>>()[..] else {
             panic!()
         };
@@ -488,12 +496,16 @@ mod tests {
         let (long, longest) = (folder.join("long"), folder.join("longest"));
         let line = "x".repeat(LINE_MAX as usize - 1);
         std::fs::write(&long, format!("\n{line}\n{line}\nshort")).unwrap();
-        std::fs::write(&longest, format!("short\n{line}xx\nshort\n")).unwrap();
+        let twice = line.repeat(2);
+        std::fs::write(&longest, format!("short\n{line}xx\n{twice}{twice}\nshort\n{line}x\r\n")).unwrap();
         let (mut inputs, mut lines, mut batches) = (Inputs::new(vec![long.clone()]), Vec::new(), Vec::new());
         while inputs.read(&mut lines, 512).unwrap() || !lines.is_empty() {
-            batches.push(lines.drain(..).map(|line| (line.place.number, line.text.len())).collect::<Vec<_>>());
+            batches.push(lines.drain(..).map(|line| (line.place.number, line.text.unwrap().len())).collect::<Vec<_>>());
         }
-        let too_long = all(vec![longest]).unwrap_err().to_string();
+        let with_longest = all(vec![longest.clone()]).unwrap();
+        let packed = folder.join("packed");
+        std::fs::write(&packed, zstd::encode_all(File::open(&longest).unwrap(), 1).unwrap()).unwrap();
+        let with_packed = all(vec![packed]).unwrap();
         let database = folder.join("reports.db");
         let connection = Connection::open(&database).unwrap();
         let tables = "CREATE TABLE reports (number INTEGER PRIMARY KEY, report TEXT);
@@ -501,12 +513,16 @@ mod tests {
                       INSERT INTO reports (number, report) VALUES (7, 'r');";
         connection.execute_batch(tables).unwrap();
         connection.execute("INSERT INTO tombstones VALUES (9, ?1)", [format!("{line}xx")]).unwrap();
-        let too_long_row = all(vec![database]).unwrap_err().to_string();
+        let too_long_row = all(vec![database]).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         let length = line.len();
         assert_eq!(batches, [vec![(2, length), (3, length)], vec![(4, 5)]], "two lines exceed the limit");
-        assert!(too_long.contains("longest:2: this has more than 16 MiB"), "{too_long}");
-        assert!(too_long_row.contains("reports.db: row 9 of tombstones: this has more"), "{too_long_row}");
+        for all in [with_longest, with_packed] {
+            let [first, second, third, short, last] = &all[..] else { panic!("{}", all.len()) };
+            assert_eq!((&**first, &**short, last.len()), ("short", "short", LINE_MAX as usize));
+            assert!(second.ends_with(":2: too long") && third.ends_with(":3: too long"), "the others are read");
+        }
+        assert!(too_long_row[0] == "r" && too_long_row[1].ends_with("reports.db: row 9 of tombstones: too long"));
     }
 
     #[test]
@@ -532,7 +548,7 @@ mod tests {
         ];
         let (mut inputs, mut lines, mut last) = (Inputs::new(files), Vec::new(), String::new());
         while inputs.read(&mut lines, 1_000).unwrap() || !lines.is_empty() {
-            last = lines.drain(..).next_back().map_or(last, |line| line.text);
+            last = lines.drain(..).next_back().map_or(last, |line| line.text.unwrap());
         }
         assert_eq!(last, "{\"last\":1}");
         let named: Vec<_> = inputs.incomplete().iter().map(ToString::to_string).collect();

@@ -80,7 +80,7 @@ pub fn merge(files: &[PathBuf], settings: Settings, is_shown: bool) -> Result<An
         }
         if !has_more {
             for error in inputs.incomplete() {
-                merger.is_unreadable(error.to_string());
+                merger.note_unreadable(error.to_string());
             }
             return Ok(merger.finish());
         }

@@ -1,4 +1,4 @@
-//! A line: a report, a tombstone, or what is neither. Its sketches are unpacked here, on all CPUs.
+//! Parses a line: a report, a tombstone, or neither. Its sketches are unpacked here, on all CPUs.
 
 use std::{num::NonZero, thread, time::Duration};
 
@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use weir_common::ledger::Tally;
 use weir_config::view::ViewKey;
-use weir_report::{
+use weir_schema::{
     Account, Content, Part, SCHEMA, Sketches, TOMBSTONE_SCHEMA, asked,
     limits::{NAME_BYTES_MAX, check_id, check_name, check_seq, check_total, check_window},
     sketches::{ListSketch, decode, key_id},
 };
 use weir_sketch::{HyperLogLog, Image as _, Spread, datasketches::hll};
 
-use crate::input::Line;
+use crate::input::{LINE_MAX, Line};
 
 /// The most memory that the image of a spread sketch may ask for: some ten times that of weir's own.
 const SPREAD_BYTES_MAX: usize = 16 << 20;
@@ -21,10 +21,10 @@ const SPREAD_BYTES_MAX: usize = 16 << 20;
 /// The most bytes of the names of a key's fields.
 const FIELDS_BYTES_MAX: usize = 512;
 
-/// Why a sketch is left out of which the report has another one.
+/// The reason to leave out a sketch if the report has another one of the same name.
 const TWICE: &str = "the report has another one of this name";
 
-/// What a line is.
+/// The meaning of a line.
 #[derive(Debug)]
 pub enum Parsed {
     /// A report.
@@ -35,26 +35,26 @@ pub enum Parsed {
     Unreadable(String),
 }
 
-/// Who sent a report.
+/// The sender of a report.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct Sender {
-    /// Its identity.
+    /// The sender's identity.
     pub id: String,
     /// The run of the daemon.
     pub boot_id: String,
     /// The number of the report.
     #[serde(default)]
     pub seq: u64,
-    /// Its name for people.
+    /// The name for people.
     #[serde(default)]
     pub name: String,
-    /// Its site.
+    /// The site of the sender.
     #[serde(default)]
     pub site: Option<String>,
 }
 
 impl Sender {
-    /// Whether its names are such as weir writes.
+    /// Checks that the names are such as weir writes.
     fn check(&self) -> Result<(), String> {
         let Self { id, boot_id, seq: _, name, site } = self;
         let all = [("observer.id", id), ("observer.boot_id", boot_id), ("observer.name", name)].into_iter();
@@ -62,14 +62,14 @@ impl Sender {
     }
 }
 
-/// A report.
+/// A report, as far as merging needs it.
 #[derive(Debug)]
 pub struct Report {
-    /// Who sent it.
+    /// The weir that sent it.
     pub sender: Sender,
     /// The id of the report before.
     pub previous: Option<String>,
-    /// What it says.
+    /// The fingerprint of its content.
     pub content: Content,
     /// When its window began.
     pub start: Timestamp,
@@ -77,9 +77,9 @@ pub struct Report {
     pub end: Timestamp,
     /// Everything seen, each packet once.
     pub seen: Tally,
-    /// What became of it.
+    /// The account of its packets.
     pub account: Account,
-    /// Its sketches.
+    /// The sketches, if it carries any.
     pub sketches: Option<Unpacked>,
 }
 
@@ -99,9 +99,9 @@ pub struct Unpacked {
     pub start: Timestamp,
     /// When the last one ended.
     pub end: Timestamp,
-    /// Distinct counts.
+    /// The sketches of distinct counts.
     pub distinct: Vec<Counted<HyperLogLog>>,
-    /// Lists.
+    /// The sketches of lists.
     pub lists: Vec<ListSketch>,
     /// Distinct counts by key, with the fields of a key.
     pub spread: Vec<(Vec<String>, Counted<Spread<ViewKey>>)>,
@@ -109,16 +109,16 @@ pub struct Unpacked {
     pub broken: Vec<(String, String)>,
 }
 
-/// A distinct count.
+/// A distinct count with its sketch.
 #[derive(Debug)]
 pub struct Counted<S> {
-    /// What is counted.
+    /// The name of the count.
     pub name: String,
     /// The fingerprint of the question, if it is known.
     pub question: Option<u64>,
     /// The fingerprint of the key of its hashes.
     pub key_id: u64,
-    /// Packets of which each may belong to one more value.
+    /// Missing packets. Each may belong to one more value.
     pub missing: u64,
     /// The sketch.
     pub sketch: S,
@@ -127,11 +127,11 @@ pub struct Counted<S> {
 /// Reports that will never come.
 #[derive(Debug)]
 pub struct Tombstone {
-    /// Whose they are.
+    /// The weir that could not send these reports.
     pub sender: Sender,
-    /// The first one.
+    /// The first sequence number.
     pub first: u64,
-    /// The last one.
+    /// The last sequence number.
     pub last: u64,
     /// Why they are lost.
     pub reason: String,
@@ -190,11 +190,15 @@ pub fn parse_all(lines: &[Line]) -> Vec<Parsed> {
 }
 
 fn parse_part(lines: &[Line]) -> Vec<Parsed> {
-    let at = |line: &Line| match parse(&line.text) {
+    let at = |line: &Line| match line.text.as_deref().map_or_else(|| Parsed::Unreadable(too_long()), parse) {
         Parsed::Unreadable(why) => Parsed::Unreadable(format!("{}: {why}", line.place)),
         parsed => parsed,
     };
     lines.iter().map(at).collect()
+}
+
+fn too_long() -> String {
+    format!("it has more than {} MiB, so it is not a report: is this a file of reports, one a line?", LINE_MAX >> 20)
 }
 
 /// Parses a line.
@@ -228,6 +232,7 @@ fn report(fields: Fields, content: Content) -> Result<Parsed, String> {
     sketches.as_ref().map_or(Ok(()), |sketches| check_window(sketches.start, sketches.end))?;
     check_total("totals.packets", totals.packets)?;
     check_total("totals.bytes", totals.bytes)?;
+    interfaces.iter().try_for_each(Part::check)?;
     Ok(Parsed::Report(Box::new(Report {
         previous,
         content,
@@ -254,8 +259,8 @@ fn tombstone(fields: Fields) -> Result<Parsed, String> {
     }
 }
 
-/// Whether a sketch has names such as weir writes. If not, the start of its name, and why.
-fn has_names(name: &str, by: &[String]) -> Result<(), (String, String)> {
+/// Checks that a sketch has names such as weir writes. The error has the start of its name, and why not.
+fn check_names(name: &str, by: &[String]) -> Result<(), (String, String)> {
     let broken = |why: String| Err((name.chars().take(NAME_BYTES_MAX / 4).collect(), why));
     if name.len() > NAME_BYTES_MAX {
         return broken(format!("its name is longer than {NAME_BYTES_MAX} bytes"));
@@ -268,12 +273,17 @@ fn has_names(name: &str, by: &[String]) -> Result<(), (String, String)> {
     Ok(())
 }
 
+/// Checks that a window may have lost so many packets. The error has the name of the sketch, and why not.
+fn check_missing(name: &str, missing: u64) -> Result<(), (String, String)> {
+    check_total("missing_packets", missing).map_err(|why| (name.to_owned(), why))
+}
+
 fn unpack(sketches: Sketches) -> Unpacked {
     let Sketches { start, end, windows: _, distinct, lists, spread } = sketches;
     let mut unpacked =
         Unpacked { start, end, distinct: Vec::new(), lists: Vec::new(), spread: Vec::new(), broken: Vec::new() };
     for one in lists {
-        match has_names(&one.name, &one.by) {
+        match check_names(&one.name, &one.by) {
             Ok(()) if unpacked.lists.iter().any(|other| (&other.name, &other.by) == (&one.name, &one.by)) => {
                 unpacked.broken.push((one.name, TWICE.to_owned()));
             }
@@ -282,7 +292,7 @@ fn unpack(sketches: Sketches) -> Unpacked {
         }
     }
     for one in distinct {
-        if let Err(broken) = has_names(&one.name, &[]) {
+        if let Err(broken) = check_names(&one.name, &[]).and_then(|()| check_missing(&one.name, one.missing_packets)) {
             unpacked.broken.push(broken);
             continue;
         }
@@ -299,7 +309,8 @@ fn unpack(sketches: Sketches) -> Unpacked {
                 Err("its lg_k is not that of its image".to_owned())
             }
         };
-        match key_id(&one.key_id).ok_or("its key_id is no fingerprint".to_owned()).and_then(|id| Ok((id, read(id)?))) {
+        match key_id(&one.key_id).ok_or("its key_id is not a fingerprint".to_owned()).and_then(|id| Ok((id, read(id)?)))
+        {
             Ok((key_id, sketch)) => {
                 let question = asked(&one.name, &[], one.question.as_deref()).and_then(self::key_id);
                 let counted = Counted { name: one.name, question, key_id, missing: one.missing_packets, sketch };
@@ -309,7 +320,9 @@ fn unpack(sketches: Sketches) -> Unpacked {
         }
     }
     for one in spread {
-        if let Err(broken) = has_names(&one.name, &one.by) {
+        if let Err(broken) =
+            check_names(&one.name, &one.by).and_then(|()| check_missing(&one.name, one.missing_packets))
+        {
             unpacked.broken.push(broken);
             continue;
         }
@@ -343,7 +356,7 @@ mod tests {
     use crate::input::Place;
 
     /// A report with every field.
-    const GOLDEN: &str = include_str!("../../report/tests/golden/report.json");
+    const GOLDEN: &str = include_str!("../../schema/tests/golden/report.json");
 
     #[test]
     fn a_report_is_read_with_its_sketches() {
@@ -395,7 +408,7 @@ mod tests {
         let other = r#","first_seq":3,"last_seq":4,"reason":"spool_full""#;
         assert!(why(&of("weir.tombstone/1", "a/b/3-5", other)).contains("is not that of its observer"));
         assert!(why(&GOLDEN.replacen("\"seq\": 42", "\"seq\": 43", 1)).contains("is not that of its observer"));
-        assert!(matches!(numbers(weir_report::limits::SEQ_MAX - 1), Parsed::Tombstone(_)));
+        assert!(matches!(numbers(weir_schema::limits::SEQ_MAX - 1), Parsed::Tombstone(_)));
         assert!(matches!(numbers(u64::MAX), Parsed::Unreadable(_)));
         assert!(why(&GOLDEN.replacen("\"seq\": 42", &format!("\"seq\": {}", u64::MAX), 1)).contains("observer.seq"));
         let renamed = |field: &str, value: &str| {
@@ -411,13 +424,32 @@ mod tests {
         let mut forged: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
         forged["totals"]["bytes"] = (1_u64 << 53).into();
         assert!(why(&forged.to_string()).contains("no window has 9007199254740992 (totals.bytes)"));
+        let forged = |pointer: &str, value: serde_json::Value| {
+            let mut forged: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
+            *forged.pointer_mut(pointer).unwrap() = value;
+            forged.to_string()
+        };
+        for (pointer, value) in [("name", "x".repeat(256).into()), ("mode", "x".repeat(60_000).into())] {
+            let why = why(&forged(&format!("/interfaces/0/{pointer}"), value));
+            assert!(why.contains("`interfaces` is longer than 255 bytes"), "{why}");
+        }
+        let why = why(&forged("/interfaces/0/ledger/seen/packets", (1_u64 << 63).into()));
+        assert!(why.contains("no window has 9223372036854775808 (interfaces[].ledger)"), "{why}");
+        let Parsed::Report(report) = parse(&forged("/sketches/distinct/0/missing_packets", (1_u64 << 63).into()))
+        else {
+            panic!()
+        };
+        let broken = report.sketches.unwrap().broken;
+        assert!(broken.iter().any(|(_, why)| why.contains("(missing_packets)")), "{broken:?}");
         let place = |number| Place { path: Path::new("a.json").into(), table: None, number };
-        let line = |number, text: &str| Line { place: place(number), text: text.to_owned() };
+        let line = |number, text: &str| Line { place: place(number), text: Some(text.to_owned()) };
         let report = GOLDEN.replace('\n', "");
-        let lines = [line(1, &report), line(3, "{}"), line(4, &report)];
+        let too_long = Line { place: place(5), text: None };
+        let lines = [line(1, &report), line(3, "{}"), line(4, &report), too_long];
         let parsed = parse_all(&lines);
         let kinds: Vec<bool> = parsed.iter().map(|line| matches!(line, Parsed::Report(_))).collect();
-        assert_eq!(kinds, [true, false, true], "the order stays");
+        assert_eq!(kinds, [true, false, true, false], "the order stays");
+        assert!(matches!(&parsed[3], Parsed::Unreadable(why) if why.starts_with("a.json:5: it has more than 16 MiB")));
         assert!(matches!(&parsed[1], Parsed::Unreadable(why) if why.starts_with("a.json:3: missing field")));
     }
 }

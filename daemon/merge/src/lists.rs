@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use weir_report::{Estimate, Length, Tally};
+use weir_schema::{Estimate, Length, Tally};
 use weir_top::{Amount, By, Entry, Key, List};
 
 use crate::answer::{Bounded, Defect, DistinctAnswer, ListAnswer, RowAnswer, SpreadAnswer, SpreadRow, WindowAnswer};
@@ -10,20 +10,20 @@ use crate::group::called;
 
 /// Lists that come first, in this order.
 const FIRST: [&str; 5] = ["sources", "destinations", "pairs", "flows", "services"];
-/// What lists of floods and scans are called on the screen, and what they count.
+/// The lists of floods and scans: the name in reports, the name on the screen, and the unit that they count.
 const SPREADS: [(&str, &str, &str); 3] = [
     ("sources_per_destination", "floods", "sources"),
     ("destinations_per_source", "scans", "destinations"),
     ("ports_per_source", "ports", "ports"),
 ];
 
-/// What the lists are of.
+/// The data for the lists.
 pub struct Lists<'a> {
-    /// The window.
+    /// The window with its merged numbers.
     pub answer: &'a WindowAnswer,
-    /// What each router saw in it, by its name.
+    /// The packets that each router saw in it, by the name of the router.
     pub routers: Vec<(String, Tally)>,
-    /// What is wrong with all reports that were read.
+    /// The defects of all reports that were read.
     pub defects: &'a [Defect],
 }
 

@@ -61,14 +61,14 @@ impl Live {
     }
 }
 
-/// The thread.
+/// The state of the thread that reads.
 struct Following {
     follower: Follower,
     board: Board,
     send: SyncSender<Update>,
     asked: Receiver<Request>,
     read: Arc<AtomicU64>,
-    /// When something was shown last.
+    /// The time at which something was shown last.
     shown: Duration,
 }
 
@@ -85,7 +85,7 @@ impl Following {
                 self.board.add(parsed, now);
             }
             lines.clear();
-            // What is shown before everything was read would be wrong a moment later.
+            // An answer before everything was read would be wrong a moment later.
             if self.read.load(Ordering::Relaxed) != HAS_READ {
                 self.read.store(if has_more { self.board.reports() } else { HAS_READ }, Ordering::Relaxed);
                 is_alive = if has_more { self.answer(Duration::ZERO) } else { self.show() };

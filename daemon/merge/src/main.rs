@@ -7,7 +7,7 @@ use std::{
 };
 
 use weir_merge::{By, Live, MergeError, SampleError, Settings, What, cli::Cli, write_tables};
-use weir_report::Style;
+use weir_schema::Style;
 use weir_system::{
     exit::Exit,
     log::say,
@@ -17,7 +17,7 @@ use weir_system::{
 
 /// Rows of each list.
 const TOP: usize = 20;
-/// The same on the live screen, which scrolls.
+/// The number of rows on the live screen, which scrolls.
 const TOP_LIVE: usize = 100;
 
 fn main() -> ExitCode {

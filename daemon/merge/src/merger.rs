@@ -1,4 +1,12 @@
 //! Takes reports one by one, and puts each where it belongs.
+//!
+//! Routers do not agree on everything: some have another key, another size of sketches, or another question under the
+//! same name. Sketches that differ in one of these cannot be joined, and the merger does not know in advance which ones
+//! are usual. So it keeps each kind apart, lets the routers of a day vote, and decides at the end which kind is that of
+//! the fleet. The others are answered apart and named as defects.
+//!
+//! Everything that a sender chooses has a limit, so that forged or misdirected files take no more than a fixed amount
+//! of memory.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -6,7 +14,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::sketches::Mismatch;
+use weir_schema::sketches::Mismatch;
 use weir_system::numbers::grouped;
 
 use crate::{
@@ -19,49 +27,49 @@ use crate::{
 
 /// The most windows: each takes some megabytes.
 pub const GROUPS_MAX: usize = 256;
-/// What all answers together keep at most.
+/// The limits of all answers together.
 const LIMITS: Limits = Limits {
     routers: ROUTERS_MAX,
     sketch_bytes: 1 << 30,
     votes: 2 << 20, // some 100 MB
 };
-/// After so many lines, what has arrived is forgotten one by one where it takes much memory.
+/// After so many lines, the merger forgets single reports where remembering them takes much memory.
 const SETTLED_EACH: u64 = 4_096;
 /// The most kinds of sketches that were refused: further ones are counted together.
 const REFUSED_MAX: usize = 4_096;
 const DAY_SECONDS: i64 = 86_400;
-/// What sums do not tell.
+/// A caveat that stands in every answer.
 const NOTE: &str = "a packet that passed two routers counts at both: in totals and lists. Distinct counts, floods and \
                     scans count each value once";
 
-/// What has a window of its own.
+/// The groups of routers that have windows of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// All routers together.
     #[default]
     All,
-    /// Each site.
+    /// Each site has a window of its own.
     Site,
-    /// Each router.
+    /// Each router has a window of its own.
     Router,
 }
 
-/// How to merge.
+/// The options of a merge.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The length of a window; `None`: all reports are in one.
     pub window: Option<Duration>,
-    /// What has a window of its own.
+    /// The groups that have windows of their own.
     pub by: By,
     /// How many rows lists have.
     pub top: usize,
 }
 
-/// The most that is kept of everything that senders choose. What is beyond is left out, and named.
+/// The limits of everything that senders choose. The rest is left out, and named.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     routers: usize,
-    /// What the sketches of all windows take, in bytes.
+    /// The memory of the sketches of all windows, in bytes.
     sketch_bytes: usize,
     /// How many kinds of keys all routers have.
     votes: usize,
@@ -79,7 +87,7 @@ fn day(time: Timestamp) -> i64 {
     time.as_second().div_euclid(DAY_SECONDS)
 }
 
-/// Everything that was merged so far.
+/// Merges reports, one after the other.
 #[derive(Debug)]
 pub struct Merger {
     settings: Settings,
@@ -91,13 +99,13 @@ pub struct Merger {
     groups: BTreeMap<(i128, Option<String>), Group>,
     /// Earlier windows are not kept.
     first: Option<i128>,
-    /// What of each router spans the end of a window: how many reports, and how long the longest one is.
+    /// Reports of each router that span the end of a window: their number, and the length of the longest one.
     spanning: BTreeMap<(Router, Spanning), (u64, SignedDuration)>,
     /// Which routers have which kind of key, and how many reports of them.
     kinds: BTreeMap<(String, Kind), BTreeMap<Router, u64>>,
     votes: usize,
     lines: u64,
-    /// Lines of routers for which there is no room, and what is left out.
+    /// The number of lines of routers for which there is no room, and a description of them.
     left_out: (u64, String),
     refused: BTreeMap<(What, Router, String), u64>,
     unreadable: u64,
@@ -107,7 +115,7 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// Nothing yet.
+    /// Makes a merger without reports.
     pub fn new(settings: Settings) -> Self {
         let (arrivals, routers, ids, groups, spanning, kinds, refused) = Default::default();
         let (first, unreadable, why, reports, with_sketches) = Default::default();
@@ -149,28 +157,28 @@ impl Merger {
             self.arrivals.settle();
         }
         match line {
-            Parsed::Report(report) if !self.has_room(&report.sender) => Ok(()),
-            Parsed::Tombstone(tombstone) if !self.has_room(&tombstone.sender) => Ok(()),
+            Parsed::Report(report) if !self.make_room(&report.sender) => Ok(()),
+            Parsed::Tombstone(tombstone) if !self.make_room(&tombstone.sender) => Ok(()),
             Parsed::Report(report) => self.report(*report),
             Parsed::Tombstone(tombstone) => {
                 self.arrivals.add_tombstone(&tombstone);
                 Ok(())
             }
             Parsed::Unreadable(why) => {
-                self.is_unreadable(why);
+                self.note_unreadable(why);
                 Ok(())
             }
         }
     }
 
-    /// Something could not be read, for this reason.
-    pub fn is_unreadable(&mut self, why: String) {
+    /// Notes that something could not be read, for this reason.
+    pub fn note_unreadable(&mut self, why: String) {
         self.unreadable += 1;
         self.why.get_or_insert(why);
     }
 
-    /// Whether there is room for a router. If not, this is noted.
-    fn has_room(&mut self, Sender { id, name, .. }: &Sender) -> bool {
+    /// Returns whether there is room for a router. If not, this is noted.
+    fn make_room(&mut self, Sender { id, name, .. }: &Sender) -> bool {
         let has_room = self.arrivals.has_room(id, self.limits.routers);
         if !has_room {
             let (lines, what) = &mut self.left_out;
@@ -268,7 +276,7 @@ impl Merger {
         router
     }
 
-    /// Whether the window that has this time is kept.
+    /// Returns true if the window that has this time is kept.
     fn is_kept(&self, time: Timestamp) -> bool {
         self.first.is_none_or(|first| first <= self.window_of(time.as_nanosecond()))
     }
@@ -297,9 +305,9 @@ impl Merger {
         time.div_euclid(self.settings.window.map_or(i128::MAX, |window| window.as_nanos().max(1) as i128))
     }
 
-    /// Whether a window ends between these times.
+    /// Returns true if a window ends between these times.
     fn spans_windows(&self, start: Timestamp, end: Timestamp) -> bool {
-        // At the end itself, the next window begins.
+        // The instant of the end already belongs to the next window.
         let last = (end.as_nanosecond() - 1).max(start.as_nanosecond());
         self.window_of(start.as_nanosecond()) != self.window_of(last)
     }
@@ -315,8 +323,8 @@ impl Merger {
     /// The key and the number of registers of the fleet, by name and day: those that most routers have.
     ///
     /// Around midnight, only the routers whose clocks are ahead may have reports of the next day, or only those whose
-    /// clocks are behind have some of the day before. So a router that has something else than most on one day does not
-    /// decide about another day.
+    /// clocks are behind have some of the day before. So a router that differs from most on one day does not decide
+    /// about another day.
     fn of_fleet(&self) -> BTreeMap<Place<'_>, Kind> {
         let most = self.most(&BTreeSet::new());
         let outvoted = self.kinds.iter().filter(|((name, kind), routers)| {
@@ -327,7 +335,8 @@ impl Merger {
         trusted.map(|(place, (_, kind))| (place, kind)).collect()
     }
 
-    /// What most routers have, without these if there are others.
+    /// Returns the kind of key that most routers have at each place, not counting the outvoted ones if there are
+    /// others.
     fn most(&self, outvoted: &BTreeSet<Router>) -> BTreeMap<Place<'_>, (Votes, Kind)> {
         let mut most: BTreeMap<Place<'_>, (Votes, Kind)> = BTreeMap::new();
         for ((name, kind), routers) in &self.kinds {
@@ -341,7 +350,7 @@ impl Merger {
         most
     }
 
-    /// The answer.
+    /// Ends the merge and returns its answer.
     pub fn finish(self) -> Answer {
         Answer {
             schema: SCHEMA,
@@ -353,7 +362,7 @@ impl Merger {
         }
     }
 
-    /// What observers are called.
+    /// Returns the names of observers in answers.
     pub fn labels(&self) -> Labels {
         self.arrivals.labels()
     }
@@ -380,7 +389,7 @@ impl Merger {
         windows.into_iter().map(|(_, window)| window).collect()
     }
 
-    /// What did not arrive as it was sent, and what was not joined.
+    /// Returns the reports that did not arrive as they were sent, and parts that were not joined.
     pub fn defects(&self) -> Vec<Defect> {
         let (fleet, labels) = (self.of_fleet(), self.arrivals.labels());
         let mut defects = self.arrivals.defects(&labels);
@@ -458,7 +467,7 @@ impl Merger {
     }
 }
 
-/// What spans the end of a window.
+/// The part of a report that spans the end of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Spanning {
     Report,
@@ -466,7 +475,7 @@ enum Spanning {
 }
 
 impl Spanning {
-    /// Which numbers are concerned, and how to avoid it.
+    /// Says which numbers are concerned, and how to avoid it.
     fn detail(self, longest: SignedDuration) -> String {
         let seconds = longest.as_secs();
         match self {
@@ -482,7 +491,7 @@ impl Spanning {
     }
 }
 
-/// What has one kind of key: a name on a day, apart for spread sketches.
+/// A name on a day, apart for spread sketches: all routers should have the same key there.
 type Place<'a> = (&'a str, i64, bool);
 
 fn place<'a>(name: &'a str, kind: &Kind) -> Place<'a> {
@@ -492,7 +501,7 @@ fn place<'a>(name: &'a str, kind: &Kind) -> Place<'a> {
 /// How many have a kind of key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
-    /// Routers.
+    /// The number of routers that vote.
     trusted: usize,
     /// Reports of all routers.
     reports: u64,
@@ -500,7 +509,7 @@ struct Votes {
 
 #[cfg(test)]
 mod tests {
-    use weir_report::{
+    use weir_schema::{
         Account, Part,
         sketches::{ListSketch, SEED, WIDTH, cell},
     };
@@ -528,7 +537,7 @@ mod tests {
         }))
     }
 
-    /// The same with these sketches.
+    /// Adds these sketches to a report.
     fn with(parsed: Parsed, distinct: Vec<Counted<HyperLogLog>>, lists: Vec<ListSketch>) -> Parsed {
         let Parsed::Report(mut report) = parsed else { panic!("{parsed:?}") };
         let (start, end, spread, broken) = (report.start, report.end, Vec::new(), Vec::new());
@@ -561,7 +570,9 @@ mod tests {
     fn counted(name: &str, question: Option<u64>, values: std::ops::Range<u64>) -> Counted<HyperLogLog> {
         let key = Key([1, 2]);
         let mut sketch = HyperLogLog::with_precision(12, key.id()).unwrap();
-        values.for_each(|value| sketch.insert(mix(value)));
+        for value in values {
+            sketch.insert(mix(value));
+        }
         Counted { name: name.to_owned(), question, key_id: key.id(), missing: 0, sketch }
     }
 
@@ -663,14 +674,14 @@ mod tests {
 
     #[test]
     fn what_is_not_certain_is_added_up() {
-        let bounds = |lower, upper| weir_report::Bounds { lower, upper };
+        let bounds = |lower, upper| weir_schema::Bounds { lower, upper };
         let uncertain = |id: &str, of| {
             let Parsed::Report(mut one) = report(id, id, 0, 10) else { panic!() };
             let part: Part = serde_json::from_value(serde_json::json!({"ledger": {"uncertain": of}})).unwrap();
             one.account = Account::of_parts(&[part]);
             Parsed::Report(one)
         };
-        let some = Some(weir_report::Uncertain { packets: bounds(3, 5), bytes: bounds(300, 7_000) });
+        let some = Some(weir_schema::Uncertain { packets: bounds(3, 5), bytes: bounds(300, 7_000) });
         let of = |reports: [Parsed; 3]| merged(ALL, reports).windows.remove(0).uncertain;
         let both = of([uncertain("1", some), uncertain("2", None), uncertain("3", some)]).unwrap();
         assert_eq!((both.packets.lower, both.packets.upper, both.bytes.lower, both.bytes.upper), (6, 10, 600, 14_000));
@@ -679,7 +690,9 @@ mod tests {
 
     fn merged(settings: Settings, reports: impl IntoIterator<Item = Parsed>) -> Answer {
         let mut merger = Merger::new(settings);
-        reports.into_iter().for_each(|report| merger.add(report).unwrap());
+        for report in reports {
+            merger.add(report).unwrap();
+        }
         merger.finish()
     }
 
@@ -763,7 +776,7 @@ mod tests {
             assert_eq!((list.confidence, list.routers, list.by_bytes.len()), (1.0, 1, 1));
             let [defect] = &answer.defects[..] else { panic!("{:?}", answer.defects) };
             assert_eq!((defect.what, &*defect.name), (What::BrokenSketch, "forger"));
-            assert_eq!(defect.detail, "sources: its confidence is no probability");
+            assert_eq!(defect.detail, "sources: its confidence is not a probability");
         }
     }
 
@@ -777,7 +790,9 @@ mod tests {
         let settings = Settings { window: None, by: By::All, top: 5 };
         let limited = |limits, lines: Vec<Parsed>| {
             let mut merger = Merger { limits, ..Merger::new(settings) };
-            lines.into_iter().for_each(|line| merger.add(line).unwrap());
+            for line in lines {
+                merger.add(line).unwrap();
+            }
             merger
         };
         let routers = limited(
@@ -807,7 +822,9 @@ mod tests {
         let lines: Vec<Parsed> = (0..100).map(|nth| with_sketches("id", 10 * nth, "sources")).collect();
         let settings = Settings { window: None, by: By::All, top: 100 };
         let mut merger = Merger { limits: Limits { sketch_bytes: 20 << 10, ..LIMITS }, ..Merger::new(settings) };
-        lines.into_iter().for_each(|line| merger.add(line).unwrap());
+        for line in lines {
+            merger.add(line).unwrap();
+        }
         assert!(merger.groups.values().all(|group| group.bytes() <= 20 << 10));
         assert_eq!(left_out(&merger), []);
         for nth in 0..100 {

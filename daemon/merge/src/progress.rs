@@ -29,7 +29,7 @@ impl Progress {
         Self { size, shown: None }
     }
 
-    /// So many bytes were read, in so many reports.
+    /// Shows that so many bytes were read, in so many reports.
     pub fn update(&mut self, read: u64, reports: u64) {
         let now = clock::now().monotonic;
         if self.shown.is_none_or(|shown| now.saturating_sub(shown) >= PERIOD) {

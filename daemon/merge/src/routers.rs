@@ -1,10 +1,10 @@
-//! Sets of routers.
+//! Sets of routers, as bits.
 
-use weir_report::limits::OBSERVERS_MAX;
+use weir_schema::limits::OBSERVERS_MAX;
 
 /// The most routers of one answer. Reports of further ones are left out, and named.
 pub const ROUTERS_MAX: usize = OBSERVERS_MAX;
-/// What a set takes at most, in bytes.
+/// An upper bound of the memory of a set, in bytes.
 pub const ROUTERS_BYTES: usize = ROUTERS_MAX / 8;
 
 /// A router, by its number.
@@ -32,7 +32,7 @@ impl Routers {
         }
     }
 
-    /// All of them, in ascending order.
+    /// Returns all routers of the set, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Router> {
         let of_word = |(nth, word): (usize, &u64)| {
             let word = *word;
@@ -46,7 +46,7 @@ impl Routers {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }
@@ -60,8 +60,12 @@ mod tests {
     fn a_router_counts_once() {
         let (mut one, mut other) = (Routers::default(), Routers::default());
         assert!(one.is_empty());
-        [0, 63, 64, 0, ROUTERS_MAX as u32 - 1].into_iter().for_each(|router| one.insert(router));
-        [5, 64].into_iter().for_each(|router| other.insert(router));
+        for router in [0, 63, 64, 0, ROUTERS_MAX as u32 - 1] {
+            one.insert(router);
+        }
+        for router in [5, 64] {
+            other.insert(router);
+        }
         assert_eq!((one.len(), other.len()), (4, 2));
         assert_eq!(one.iter().collect::<Vec<_>>(), [0, 63, 64, ROUTERS_MAX as u32 - 1]);
         other.join(&one);

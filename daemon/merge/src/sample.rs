@@ -1,16 +1,17 @@
-//! Looks at the inputs before a screen hides what is wrong with them.
+//! Checks the inputs before a screen hides their problems.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::{self, BufReader, Read as _},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use weir_datapath::capture::Capture;
+use weir_system::magic::is_capture;
 
 use crate::{
     cli,
-    input::{InputError, Inputs, STDIN},
+    input::{InputError, Inputs, STDIN, unpacked},
     line::{Parsed, parse_all},
 };
 
@@ -25,8 +26,8 @@ pub enum SampleError {
     /// Standard input is the keyboard.
     #[error("the keyboard is standard input: name a file of reports, or the database of weir-collect, to follow")]
     Keyboard,
-    /// Only files can be followed.
-    #[error("{} is no file: only files of reports and databases of weir-collect can be followed", .0.display())]
+    /// The path does not lead to a regular file, and only such files can be followed.
+    #[error("{} is not a regular file: only files of reports and databases of weir-collect can be followed", .0.display())]
     NoFile(PathBuf),
     /// It cannot be read.
     #[error(transparent)]
@@ -37,21 +38,21 @@ pub enum SampleError {
     /// It has something else instead of reports.
     #[error("{} is not a file of reports: none of its first {lines} lines is one, and of the first one {why}", path.display())]
     NoReports {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// How many lines were looked at.
         lines: usize,
-        /// Why the first one is no report.
+        /// Why the first one is not a report.
         why: String,
     },
     /// Reports are longer than a window.
     #[error("a window of {} is shorter than the reports of {router}: choose --window {} or longer", shown(*window), shown(*needed))]
     Short {
-        /// The window.
+        /// The length of the windows.
         window: Duration,
         /// A router whose reports are longer.
         router: String,
-        /// The shortest window.
+        /// The shortest window that is long enough.
         needed: Duration,
     },
 }
@@ -88,7 +89,7 @@ fn look_at(path: &Path) -> Result<Option<(Duration, String)>, SampleError> {
     }
     let mut lines = Vec::new();
     let read = Inputs::new(vec![path.to_owned()]).read(&mut lines, LINES);
-    let is_capture = || Capture::open(path).is_ok();
+    let is_capture = || first_bytes(path).is_ok_and(|first| is_capture(&first));
     if !matches!(read, Err(InputError::Database { .. })) && lines.is_empty() && file.len() > 0 && is_capture() {
         return Err(SampleError::Capture(path.to_owned()));
     }
@@ -106,4 +107,11 @@ fn look_at(path: &Path) -> Result<Option<(Duration, String)>, SampleError> {
         Some(why) if longest.is_none() => Err(SampleError::NoReports { path: path.to_owned(), lines: count, why }),
         _ => Ok(longest),
     }
+}
+
+/// The first bytes of a file that may be compressed.
+fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut first = Vec::new();
+    unpacked(BufReader::new(File::open(path)?))?.take(4).read_to_end(&mut first)?;
+    Ok(first)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use weir_report::{
+use weir_schema::{
     Fact, Style, Verdict,
     grid::{Align, Cell, Grid, Tone, heading},
 };
@@ -93,7 +93,7 @@ fn write_window(window: &WindowAnswer, style: Style, out: &mut impl Write) -> io
     });
     let uncertain = uncertain.iter().map(|UncertainAnswer { packets, bytes: of_bytes }| {
         let packets = format!("{} packets", between(packets, grouped));
-        ["of these not certain".into(), packets.into(), between(of_bytes, bytes).into()]
+        ["of these uncertain".into(), packets.into(), between(of_bytes, bytes).into()]
     });
     table([Align::Left, Align::Right, Align::Right], sums.chain(uncertain), style, out)?;
     let judged = |Fact { text, verdict }: &Fact| {
@@ -168,7 +168,7 @@ fn write_list(list: &ListAnswer, style: Style, out: &mut impl Write) -> io::Resu
     for of in by_bytes {
         let mut cells = row(of);
         if of.key.chars().count() + NUMBERS_WIDTH > width {
-            // Its numbers are on the next line.
+            // The key takes a whole line, and the numbers follow on the next one.
             grid.across([std::mem::replace(&mut cells[0], "".into())]);
         }
         grid.row(cells);

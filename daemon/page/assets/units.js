@@ -2,6 +2,10 @@
 
 const PREFIXES = ["k", "M", "G", "T", "P", "E"];
 
+export const sum = (all, of) => all.reduce((total, one) => total + of(one), 0);
+
+export const mean = (values) => sum(values, (value) => value) / values.length;
+
 // A number with so many decimals, 0 or 1. A tie goes to the even digit, as in Rust, and not away from zero.
 export function fixed(number, decimals) {
   const parts = number * (decimals ? 4 : 2);
@@ -49,26 +53,9 @@ export function percent(share) {
 
 export const mebibytes = (size) => `${fixed(size / 2 ** 20, 1)} MiB`;
 
-// A length of time in seconds: `1 d 2 h`, `20 min`, `10 s`.
-export function duration(seconds) {
-  let left = Math.round(seconds);
-  const parts = [];
-  for (const [name, size] of [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]]) {
-    const whole = Math.floor(left / size);
-    if (whole > 0) parts.push(`${whole} ${name}`);
-    left -= whole * size;
-  }
-  return parts.slice(0, 2).join(" ") || "0 s";
-}
-
-// A time of day in UTC, as everywhere in weir.
-export const clock = (time) => new Date(time).toISOString().slice(11, 19);
-export const minute = (time) => clock(time).slice(0, 5);
-export const day = (time) => new Date(time).toISOString().slice(0, 10);
-
 // A limit of a scale, a round number not below this one.
 export function ceiling(value) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * power >= value) * power;
+  return ([1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * power >= value) ?? 10) * power;
 }

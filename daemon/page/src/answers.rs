@@ -1,5 +1,5 @@
-//! Questions that the board cannot answer. A separate thread asks them, one after the other, so that many browsers cost
-//! weir no more than one.
+//! Answers questions that the board cannot answer. A separate thread asks them, one after the other, so that many
+//! browsers cost weir no more than one.
 
 use std::{fmt, io, sync::Arc, thread};
 

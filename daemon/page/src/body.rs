@@ -1,4 +1,4 @@
-//! Answers, of which a few are in memory at the same time.
+//! Sends answers so that only a few are in memory at the same time.
 
 use std::{
     convert::Infallible,

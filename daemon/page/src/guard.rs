@@ -14,8 +14,8 @@ use weir_http::{ClientSlot, host};
 
 use crate::token::{Lock, Token};
 
-/// What a browser may do with an answer: load the page's own files, ask this weir, and nothing else. There is no
-/// `unsafe-inline`, so even if text gets into the page as markup by mistake, it runs no code.
+/// Restricts what a browser may do with an answer: load the page's own files, ask this weir, and nothing else. There is
+/// no `unsafe-inline`, so even if text gets into the page as markup by mistake, it runs no code.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -29,12 +29,12 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// Where the user sets what a refused request lacks.
+/// Tells users which setting a refused request lacks.
 #[derive(Clone, Copy, Debug)]
 pub struct Advice {
     /// How to add a name of this machine.
     pub host: &'static str,
-    /// Where the token is set.
+    /// The setting of the token.
     pub token: &'static str,
 }
 
@@ -54,12 +54,12 @@ impl Guard {
         Self { lock: token.map(Lock::new), hosts, advice }
     }
 
-    /// Has every request pass this guard, whatever its path.
+    /// Lets every request pass this guard, whatever its path.
     pub fn watch(self, router: Router) -> Router {
         router.layer(middleware::from_fn_with_state(Arc::new(self), pass))
     }
 
-    /// Whether the host name is one of this machine.
+    /// Returns true if the host name is one of this machine.
     fn knows_host(&self, host: Option<&HeaderValue>) -> bool {
         let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
         let name = host::name(host);

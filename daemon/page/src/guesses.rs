@@ -1,6 +1,6 @@
 //! Slows down clients that guess the token.
 //!
-//! Only refusals are delayed. The right token is always accepted at once, so nobody can lock out its owner, not even
+//! Only refusals are delayed. The right token is always accepted at once, so no one can lock out its owner, not even
 //! from the owner's own address or through the same proxy. A refusal that waits keeps no slot from other clients.
 
 use std::{
@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-/// How many wrong tokens of a client are refused at once: somebody mistypes, or a browser sends an old one.
+/// How many wrong tokens of a client are refused at once: a user may mistype, or a browser may send an old one.
 const AT_ONCE: u32 = 5;
-/// After that, one refusal in this time.
+/// The time in which one more refusal is sent after that.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The longest delay.
+/// The longest delay after a wrong token.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 /// A client that sends no wrong token for this long is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(600);
@@ -27,7 +27,7 @@ pub struct Guesses(Vec<Guesser>);
 struct Guesser {
     client: Ipv6Addr,
     wrong: u32,
-    /// When its last refusal is due.
+    /// The time at which the last refusal to the client is due.
     refused: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Guesses {
     }
 }
 
-/// What one client can choose from: an IPv4 address, or an IPv6 network of 64 bits.
+/// Returns the addresses that one client can choose from: an IPv4 address, or an IPv6 network of 64 bits.
 fn network_of(client: IpAddr) -> Ipv6Addr {
     match client.to_canonical() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),

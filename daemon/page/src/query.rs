@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use weir_system::text::short;
 
-/// A start and an end; `None` where it is not said.
+/// A start and an end; `None` where the request has none.
 pub type Times = (Option<Timestamp>, Option<Timestamp>);
 
 /// The values of these parameters; `None` for a missing one.
@@ -30,11 +30,11 @@ pub fn read<const N: usize>(query: Option<&str>, names: [&str; N]) -> Result<[Op
 ///
 /// # Errors
 ///
-/// One of them is no time, or it ends before it begins.
+/// One of them is not a time, or it ends before it begins.
 pub fn times(from: Option<String>, to: Option<String>) -> Result<Times, String> {
     let time = |text: Option<String>| {
         let Some(text) = text else { return Ok(None) };
-        let wrong = |_| format!("{:?} is no time in UTC, such as 2026-11-20T08:00:00Z", short(&text));
+        let wrong = |_| format!("{:?} is not a time in UTC, such as 2026-11-20T08:00:00Z", short(&text));
         text.parse().map(Some).map_err(wrong)
     };
     match (time(from)?, time(to)?) {

@@ -26,7 +26,7 @@ use crate::guesses::Guesses;
 const BYTES_MIN: usize = 16;
 const BYTES_MAX: usize = 4096;
 
-/// A token.
+/// A secret that a client has to know.
 pub struct Token(String);
 
 /// Why a token cannot be read from its file. The error never shows the content.
@@ -35,9 +35,9 @@ pub enum TokenError {
     /// The file cannot be read.
     #[error("cannot read {file}, which has the token: {error}")]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
     /// Every user may read it.
@@ -70,8 +70,8 @@ impl Lock {
         Self { token, guesses: Mutex::default() }
     }
 
-    /// Whether the header `Authorization` of a client has the token. If it has a wrong one, the answer takes longer
-    /// with each.
+    /// Returns true if the header `Authorization` of a client has the token. If it has a wrong one, the answer takes
+    /// longer with each.
     pub async fn opens(&self, header: Option<&HeaderValue>, client: &ClientSlot) -> bool {
         let Some(header) = header else { return false };
         if self.token.is_in(header) {
@@ -107,8 +107,8 @@ impl Token {
         Err(TokenError::NoToken(file))
     }
 
-    /// Whether the header `Authorization` has the token. The time that this takes does not reveal how much of the token
-    /// is right.
+    /// Returns true if the header `Authorization` has the token. The time that this takes does not reveal how much of
+    /// the token is right.
     pub fn is_in(&self, header: &HeaderValue) -> bool {
         let Some((scheme, value)) = header.to_str().ok().and_then(|text| text.split_once(' ')) else { return false };
         let value = value.trim();

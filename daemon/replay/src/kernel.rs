@@ -37,7 +37,7 @@ pub struct KernelDatapath<'a> {
     undrained: u32,
     /// Seconds by capture time, which the kernel's counters do not have.
     seconds: Seconds,
-    /// What is uncertain about the packets of the open window. The kernel's program counts what it is given.
+    /// The uncertain packets of the open window. The kernel's program counts what it is given.
     uncertain: Uncertain,
 }
 

@@ -44,12 +44,12 @@ use weir_measure::{
     window::Span,
 };
 use weir_report::{
-    Report, Strays,
-    alerting::Alerts,
+    SketchExporter,
     closing::{Closing, Times},
     observer::Observer,
-    sketches::SketchExporter,
+    questions,
 };
+use weir_schema::{Remembered, Report, Strays, alerting::Alerts};
 use weir_sketch::{MergeError, hash::Key};
 use weir_system::clock;
 
@@ -74,8 +74,8 @@ impl Windows {
     /// The alert rules for such windows.
     fn alerts(self, rules: &[Rule], views: &Views) -> Alerts {
         match self {
-            Self::All => Alerts::of_any_length(rules, views),
-            Self::Every(interval) => Alerts::new(rules, views, interval),
+            Self::All => Alerts::of_any_length(rules, &questions(views)),
+            Self::Every(interval) => Alerts::new(rules, &questions(views), interval),
         }
     }
 }
@@ -93,7 +93,7 @@ pub struct Options {
     pub asks: Vec<String>,
     /// Fixes the hash keys and the run ID.
     pub seed: Option<u64>,
-    /// Whether to show the progress on standard error.
+    /// True to show the progress on standard error.
     pub progress: bool,
 }
 
@@ -106,9 +106,9 @@ pub enum ReplayError {
     /// A query that cannot be answered.
     #[error("--ask {text}: {why}")]
     Ask {
-        /// The query.
+        /// The text of the query.
         text: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         why: String,
     },
     /// A database of addresses failed.
@@ -147,6 +147,16 @@ pub trait Listener {
     ///
     /// It cannot be written.
     fn report(&mut self, report: &Report) -> io::Result<()>;
+
+    /// The same report, with the longer lists that a history keeps if the configuration has one. It comes before the
+    /// report itself.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be kept.
+    fn remember(&mut self, _report: &Report, _longer: Option<Remembered>) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A listener that only passes on the reports.
@@ -232,6 +242,7 @@ pub fn replay_to(
             last: None,
             alerts,
             exporter: SketchExporter::new(config.export.clone()),
+            remembered: None,
         },
         listener,
         progress: options.progress.then(|| Progress::new(input::size(&options.files))),
@@ -267,14 +278,14 @@ struct Run<'a> {
     strays: PacketBuffer,
     /// Strays of one window over everything.
     outside: Option<Stretch>,
-    /// Which captured packets were several on the wire.
+    /// Tells which captured packets were several on the wire.
     offloads: Buffers,
     notes: Notes,
     interface: String,
     spare: Option<Box<Shard>>,
     closing: Closing,
     listener: &'a mut dyn Listener,
-    /// Shows the progress.
+    /// The progress on standard error, if it is shown.
     progress: Option<Progress>,
     /// The second that is being read, and its packets so far.
     second: Option<(u64, Tally)>,
@@ -375,14 +386,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Opens the window of this time, whatever time it is, with the other strays that belong to it.
+    /// Opens the window of this time, even out of order, with the other strays that belong to it.
     fn visit(&mut self, time_ns: u64, datapath: &mut impl Datapath) -> Result<(), ReplayError> {
         let turn = self.timeline.visit(time_ns);
         self.turn(turn, datapath)
     }
 
-    /// Whether a packet of this time lets the window of the earliest held packet start: the open window is over, and
-    /// all packets of any earlier window should have arrived.
+    /// Returns true if a packet of this time lets the window of the earliest held packet start: the open window is
+    /// over, and all packets of any earlier window should have arrived.
     fn is_next_complete(&self, time_ns: u64) -> bool {
         let is_first_settled =
             self.buffer.first_ns().is_some_and(|first_ns| time_ns.saturating_sub(first_ns) >= HOLD_NS);
@@ -492,6 +503,7 @@ impl Run<'_> {
         };
         let mut report =
             self.closing.report(&mut window, times.span, Vec::new(), None, |_| vec![capture], Vec::new())?;
+        self.closing.judge(&mut report);
         report.window.strays = self.outside.map(strays);
         if let Some(capture) = report.interfaces.first_mut() {
             capture.unread_link_types = notes.unread();
@@ -506,6 +518,7 @@ impl Run<'_> {
         if let Some(progress) = &mut self.progress {
             progress.hide();
         }
+        self.listener.remember(&report, self.closing.remembered.take())?;
         Ok(self.listener.report(&report)?)
     }
 

@@ -1,11 +1,11 @@
-//! What a report says about the packets of a capture, apart from their numbers.
+//! The remarks in a report about the packets of a capture, apart from their numbers.
 
 use weir_common::{ledger::Tally, packet::Link};
 use weir_datapath::{
     capture::{Packet, link::LinkType},
     interface::Counts,
 };
-use weir_report::UnreadLinkType;
+use weir_schema::UnreadLinkType;
 
 /// At most this many link types that weir does not read are told apart in a window. A capture has one for each of its
 /// interfaces.
@@ -14,7 +14,7 @@ const LINK_TYPES_MAX: usize = 16;
 /// How many of them are named in words.
 const NAMED_MAX: usize = 2;
 
-/// What was noted in the open window.
+/// The remarks about the open window so far.
 #[derive(Debug, Default)]
 pub struct Notes {
     unread: Vec<(LinkType, Tally)>,
@@ -24,7 +24,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Notes what is special about a packet.
+    /// Notes anything special about a packet.
     #[inline]
     pub fn add(&mut self, packet: &Packet<'_>) {
         self.has_buffers |= packet.split.is_buffer();
@@ -44,7 +44,7 @@ impl Notes {
         }
     }
 
-    /// What one packet of the window is.
+    /// Returns the unit of one packet in the window.
     pub const fn counts(&self) -> Counts {
         if self.has_buffers { Counts::Buffers } else { Counts::Packets }
     }

@@ -30,7 +30,7 @@ pub const HOLD_NS: u64 = AHEAD_NS;
 /// A window, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayWindow {
-    /// Its first nanosecond.
+    /// The first nanosecond of the window.
     pub start_ns: u64,
     /// The first nanosecond after it; if one window covers everything, the first after the latest packet.
     pub end_ns: u64,
@@ -66,7 +66,7 @@ pub struct Timeline {
     row: Row,
 }
 
-/// Consecutive late packets.
+/// Late packets that follow each other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     packets: u64,
@@ -87,8 +87,8 @@ impl Timeline {
         Self { interval_ns, open: None, latest_ns: 0, row: Row::default() }
     }
 
-    /// Whether a packet with this time, or without a time, can go into the open window immediately. A single window
-    /// over everything takes all packets that have a time.
+    /// Returns true if a packet with this time, or without a time, can go into the open window immediately. A single
+    /// window over everything takes all packets that have a time.
     pub fn has(&self, time_ns: Option<u64>) -> bool {
         match (time_ns, self.interval_ns) {
             (Some(_), None) => true,
@@ -97,12 +97,12 @@ impl Timeline {
         }
     }
 
-    /// Whether a packet is after the open window.
+    /// Returns true if a packet is after the open window.
     pub fn is_beyond(&self, time_ns: u64) -> bool {
         self.is_later(time_ns, 0)
     }
 
-    /// Whether the open window is over when a packet of this time arrives, or no window is open.
+    /// Returns true if the open window is over when a packet of this time arrives, or if no window is open.
     pub fn is_over(&self, time_ns: u64) -> bool {
         self.open.is_none() || self.is_later(time_ns, HOLD_NS)
     }
@@ -146,12 +146,12 @@ impl Timeline {
         WindowChange::Stay
     }
 
-    /// Goes to the window of this time, whatever time it is.
+    /// Goes to the window of this time, even out of order.
     pub fn visit(&mut self, time_ns: u64) -> WindowChange {
         if self.contains(time_ns) { WindowChange::Stay } else { self.next(time_ns.min(LATEST_NS), None) }
     }
 
-    /// Whether this time is within the open window.
+    /// Returns true if this time is within the open window.
     pub fn contains(&self, time_ns: u64) -> bool {
         self.open_ns().is_some_and(|open_ns| open_ns.contains(&time_ns.min(LATEST_NS)))
     }

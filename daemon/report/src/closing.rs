@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use weir_common::ledger::Ledger;
 use weir_datapath::interface::{MeasuredInterface, tell_apart};
 use weir_measure::{
+    answer::Answer,
     export::MergedWindow,
     keys::Keys,
     look_up::{LastWindow, look_up},
@@ -17,12 +18,14 @@ use weir_measure::{
     summary::Summary,
     window::Span,
 };
+use weir_schema::{Remembered, Report, Rings, Row, SelfMetrics, SinkMetrics, Spool, alerting::Alerts};
 use weir_sketch::{MergeError, Seen, hyperloglog::CONFIDENCE};
 use weir_system::{clock, process::resident_bytes};
 
 use crate::{
-    Report, Rings, Row, SelfMetrics, SinkMetrics, Spool, alerting::Alerts, answers, compose::Context,
-    observer::Observer, sketches::SketchExporter,
+    SketchExporter,
+    compose::{self, Context, answers},
+    observer::Observer,
 };
 
 /// The state that is kept from one window to the next to close windows.
@@ -33,7 +36,7 @@ pub struct Closing {
     pub key_id: u64,
     /// The filter of seen flows, shared with the workers.
     pub seen: Arc<Seen>,
-    /// When that filter is rotated.
+    /// The time at which that filter is rotated.
     pub rotation: Rotation,
     /// Interface slots in use.
     pub interfaces: usize,
@@ -53,6 +56,8 @@ pub struct Closing {
     pub alerts: Alerts,
     /// The exporter of sketches.
     pub exporter: SketchExporter,
+    /// The longer lists that the history keeps of the last reported window, if there is a history.
+    pub remembered: Option<Remembered>,
 }
 
 /// The start and end of a window.
@@ -60,9 +65,9 @@ pub struct Closing {
 pub struct Times {
     /// The times for the report.
     pub span: Span,
-    /// Its start on the monotonic clock of the filter of seen flows.
+    /// The start of the window on the monotonic clock of the filter of seen flows.
     pub begin: Duration,
-    /// Its end on the same clock.
+    /// The end of the window on the same clock.
     pub end: Duration,
 }
 
@@ -75,7 +80,7 @@ impl Closing {
     /// be in the next one. Replay has only one thread and rotates after the report.
     pub fn rotate(&mut self, times: Times) -> Option<f64> {
         let Times { span: _, begin, end } = times;
-        let is_due = self.rotation.is_due(begin, end, self.seen.should_rotate());
+        let is_due = self.rotation.take_turn(begin, end, self.seen.should_rotate());
         is_due.then(|| self.seen.rotate_to(self.keys.id()))
     }
 
@@ -100,7 +105,7 @@ impl Closing {
 
     /// The report of the window that [`Closing::advance`] ended. `late` are CPUs whose part is incomplete. `emptied` is
     /// the result of [`Closing::rotate`], if it was called within the window. `account` makes the list of interfaces
-    /// from their ledgers. `sinks` are the metrics of the sinks.
+    /// from their ledgers. `sinks` are the metrics of the sinks. Rules have not judged it yet.
     ///
     /// # Errors
     ///
@@ -115,7 +120,7 @@ impl Closing {
         sinks: Vec<SinkMetrics>,
     ) -> Result<Report, MergeError> {
         let seen = FilterState { filter: &self.seen, emptied };
-        let summary = Summary::merge(window, &self.views, self.interfaces, seen, CONFIDENCE)?;
+        let mut summary = Summary::merge(window, &self.views, self.interfaces, seen, CONFIDENCE)?;
         let self_metrics = self.self_metrics(&summary, late, sinks);
         let mut interfaces = account(&summary.ledgers);
         tell_apart(&mut interfaces);
@@ -123,6 +128,9 @@ impl Closing {
             let merged = MergedWindow { first, views: &self.views, uncertainty: &summary.uncertainty };
             self.exporter.add(merged, &self.views, span, &interfaces)
         });
+        let longer: Vec<Answer> = summary.views.iter_mut().map(Answer::take_remembered).collect();
+        let is_remembered = longer.iter().any(|answer| !answer.tables.is_empty());
+        self.remembered = is_remembered.then(|| compose::remembered(&self.views, &longer, &summary, &interfaces));
         let last = LastWindow {
             uncertainty: summary.uncertainty.clone(),
             answers: summary.views.clone(),
@@ -139,10 +147,14 @@ impl Closing {
             interfaces,
             self_metrics,
         };
-        let mut report = Report::compose(context, &summary);
-        report.alerts = self.alerts.judge(&report);
+        let mut report = compose::report(context, &summary);
         report.sketches = sketches.map(Box::new);
         Ok(report)
+    }
+
+    /// Adds the alerts to a report, once it has everything else.
+    pub fn judge(&mut self, report: &mut Report) {
+        report.alerts = self.alerts.judge(report);
     }
 
     /// Looks up these keys in the last reported window. `first` is the part into which all others were merged. Returns

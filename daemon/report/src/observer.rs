@@ -5,14 +5,14 @@ use weir_config as config;
 use weir_sketch::hash::{Key, sip};
 use weir_system::bounded;
 
-use crate::{self as report, compose::Numbered};
+use crate::compose::Numbered;
 
 /// The last numbered report.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Last {
-    /// Its number.
+    /// The sequence number of the last report.
     pub seq: u64,
-    /// Its id.
+    /// The id of the last report.
     pub id: String,
 }
 
@@ -81,7 +81,7 @@ impl Observer {
         self.seq += 1;
         let id = format!("{}/{}/{}", self.id, self.boot_id, self.seq);
         let previous = self.last.replace(id.clone());
-        let observer = report::Observer {
+        let observer = weir_schema::Observer {
             name: self.name.clone(),
             id: self.id.clone(),
             boot_id: self.boot_id.clone(),

@@ -10,7 +10,7 @@ use std::{
 use rustix::process::geteuid;
 use serde_json::value::RawValue;
 use thiserror::Error;
-use weir_report::{FromJson, Second};
+use weir_schema::{FromJson, Second};
 
 use super::protocol::{Command, Request, Response};
 
@@ -44,7 +44,7 @@ pub enum AskError {
          says what it does (`journalctl -u weir`)"
     )]
     Busy {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
         /// How long the client has waited.
         seconds: u64,
@@ -64,7 +64,7 @@ pub enum AskError {
         .bytes >> 20
     )]
     Endless {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
         /// How many bytes were read.
         bytes: u64,
@@ -160,7 +160,7 @@ fn request(patience: Duration, path: &Path, command: Command) -> Result<UnixStre
     connect().map_err(|error| broken(patience, path, error))
 }
 
-/// Parses the answer.
+/// Parses the answer of a running weir.
 fn understood(path: &Path, line: &[u8]) -> Result<Box<RawValue>, AskError> {
     match serde_json::from_slice(line).map_err(|_| AskError::Foreign(path.to_owned()))? {
         Response::Answer(answer) => Ok(answer),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::to_raw_value;
 use weir_deliver::board::{Askable, Board};
 use weir_measure::question::{KeyQuery, Views};
-use weir_report::NO_WINDOW;
+use weir_schema::NO_WINDOW;
 
 use super::protocol::{KeyAnswers, Response};
 
@@ -34,7 +34,7 @@ pub fn look_up(board: &Board, coordinator: &Coordinator, keys: &[String]) -> Res
     }
 }
 
-/// Whether one request may have this many keys.
+/// Returns true if one request may have this many keys.
 pub(super) const fn is_number_allowed(keys: &[String]) -> bool {
     !keys.is_empty() && keys.len() <= KEYS_MAX
 }

@@ -99,7 +99,7 @@ impl Listener {
         }
     }
 
-    /// The non-blocking socket.
+    /// Returns the socket, which does not block.
     pub const fn socket(&self) -> &UnixListener {
         &self.socket
     }

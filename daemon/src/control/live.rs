@@ -13,7 +13,7 @@ use weir_system::waker::Waker;
 pub enum LiveQuery {
     /// All lists, or the one with this name.
     Lists {
-        /// Its name.
+        /// The name of the list or view.
         only: Option<String>,
     },
     /// These keys, each as `FIELD=VALUE,...`.
@@ -39,14 +39,14 @@ impl Unanswered {
     }
 }
 
-/// The answer: a [`Live`](weir_report::Live) or [`LiveAnswers`](weir_report::LiveAnswers) as JSON. All clients that ask
+/// The answer: a [`Live`](weir_schema::Live) or [`LiveAnswers`](weir_schema::LiveAnswers) as JSON. All clients that ask
 /// within a second share its memory.
 pub type LiveAnswer = Result<Arc<[u8]>, Unanswered>;
 
 /// A query to the coordinator.
 #[derive(Debug)]
 pub struct LiveRequest {
-    /// The query.
+    /// The query of the client.
     pub query: LiveQuery,
     reply: Sender<LiveAnswer>,
     /// Woken when the answer has arrived.

@@ -33,7 +33,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use tracing::warn;
 use weir_attach::Reattached;
 use weir_deliver::board::Board;
-use weir_history::Asker;
+use weir_history::{Asker, usage};
 use weir_measure::question::{KeyQuery, Views};
 use weir_system::{privileges, sandbox, waker::Waker};
 
@@ -51,7 +51,7 @@ use crate::reload::Request;
 /// Keys to look up, from the server to the coordinator.
 #[derive(Debug)]
 pub struct Question {
-    /// The keys.
+    /// The keys to look up.
     pub asks: Vec<KeyQuery>,
     /// The views that the keys were parsed with.
     pub views: Arc<Views>,
@@ -65,11 +65,12 @@ pub enum Order {
     /// Detach from interfaces. The reply has those that weir detached from, or an error with one that it does not
     /// measure.
     Detach(Vec<String>, Sender<Result<Vec<String>, String>>),
-    /// Attach again to interfaces that it was told to detach from, or an error with one of which that is not true.
+    /// Attach again to interfaces that weir was told to detach from. The answer is an error if that is not true of one
+    /// of them.
     Attach(Vec<String>, Sender<Result<Reattached, String>>),
 }
 
-/// The coordinator's side.
+/// The coordinator's side of the control socket.
 #[derive(Debug)]
 pub struct Control {
     /// The answers that do not need the coordinator.
@@ -99,6 +100,7 @@ impl Control {
         board: Arc<Board>,
         reload: Sender<Request>,
         history: Option<Asker>,
+        usage: Option<usage::Asker>,
     ) -> io::Result<Self> {
         // One question waits while the coordinator answers another.
         let (ask, questions) = bounded(1);
@@ -116,6 +118,7 @@ impl Control {
                     live: asker,
                     reload,
                     history,
+                    usage,
                 };
                 let server = Server::new(listener, end, board, others)?;
                 thread::Builder::new().name("weir-control".to_owned()).spawn_scoped(scope, move || {
@@ -151,7 +154,7 @@ fn busy<T>(_: T) -> String {
     "weir is busy closing a window: ask again".to_owned()
 }
 
-/// Asks the coordinator.
+/// Asks the coordinator about keys, and waits for its answer.
 fn put(coordinator: &Sender<Question>, views: Arc<Views>, asks: Vec<KeyQuery>) -> Result<KeyAnswers, String> {
     let (reply, answer) = bounded(1);
     coordinator.send_timeout(Question { asks, views, reply }, PATIENCE).map_err(busy)?;

@@ -1,6 +1,6 @@
-//! Questions to the history, as commands.
+//! Questions to the history and about the usage, as commands.
 
-use weir_history::{OfKey, Query, Time};
+use weir_history::{OfKey, Query, Time, usage};
 
 use super::protocol::Command;
 use crate::history::time;
@@ -19,9 +19,25 @@ pub fn query(command: Command) -> Result<Query, String> {
                 None => Query::History(time, points),
             })
         }
+        Command::Find { keys, from, to } => Ok(Query::Find(keys, time(from.as_deref(), to.as_deref())?)),
         Command::Span { from, to, last, first } => span(time(from.as_deref(), to.as_deref())?, last, first),
-        _ => Err("this is no question to the history".to_owned()),
+        _ => Err("this is not a question to the history".to_owned()),
     }
+}
+
+/// A query about the usage: of this interface, by `hour`, `day` or `month`, and of so many periods until this time.
+///
+/// # Errors
+///
+/// What is wrong with it, for the author of the client.
+pub fn usage(
+    interface: Option<String>,
+    by: Option<&str>,
+    last: Option<u32>,
+    to: Option<&str>,
+) -> Result<usage::Query, String> {
+    let by = by.map_or(Ok(usage::By::Month), str::parse).map_err(|why| format!("by: {why}"))?;
+    Ok(usage::Query { interface, by, last, to: time(None, to)?.to })
 }
 
 /// The union of this time, or of the last windows until its end, or of the first ones since its start.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
-use weir_report::{Row, Window};
+use weir_schema::{Row, Window};
 
 /// The version of the protocol. Requests with another version are refused.
 pub const VERSION: u32 = 1;
@@ -24,7 +24,7 @@ pub enum Command {
     Ask {
         /// The keys, each as `FIELD=VALUE,...`.
         keys: Vec<String>,
-        /// Whether to look in the open window so far instead.
+        /// True to look in the open window so far instead.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         live: bool,
     },
@@ -69,50 +69,88 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         first: Option<u32>,
     },
+    /// What each interface has carried by hour, day or month.
+    Usage {
+        /// Only this interface; if missing, all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
+        /// `hour`, `day` or `month`; if missing, `month`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// How many periods; if missing, 24 hours, 31 days or 13 months.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last: Option<u32>,
+        /// The end of the last period, RFC 3339; if missing, now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<String>,
+    },
+    /// What the windows of this time have of some keys.
+    Find {
+        /// The keys: addresses, or the fields of rows, each as `FIELD=VALUE,...`.
+        keys: Vec<String>,
+        /// The start, RFC 3339; if missing, as early as possible.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+        /// The end, RFC 3339; if missing, now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<String>,
+    },
     /// Read the configuration again.
     Reload,
     /// Detach from interfaces, until weir is told to attach again or restarted, or the `interfaces` of its
     /// configuration change.
     Detach {
-        /// Their names; empty means all.
+        /// The names of the interfaces; empty means all.
         interfaces: Vec<String>,
     },
     /// Attach again to interfaces that weir was told to detach from.
     Attach {
-        /// Their names; empty means all.
+        /// The names of the interfaces; empty means all.
         interfaces: Vec<String>,
     },
 }
 
 impl Command {
-    const NAMES: [&'static str; 10] =
-        ["status", "report", "ask", "live", "subscribe", "history", "span", "reload", "detach", "attach"];
+    const NAMES: [&'static str; 12] = [
+        "status",
+        "report",
+        "ask",
+        "live",
+        "subscribe",
+        "history",
+        "span",
+        "find",
+        "usage",
+        "reload",
+        "detach",
+        "attach",
+    ];
 
-    /// Whether it changes anything, which only root and weir's own user may do.
+    /// Returns true if it changes anything, which only root and weir's own user may do.
     pub const fn is_for_owner(&self) -> bool {
         matches!(self, Self::Reload | Self::Detach { .. } | Self::Attach { .. })
     }
 }
 
-/// A request.
+/// A request, which is one line of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The version of the protocol.
     pub version: u32,
-    /// The command.
+    /// The command to carry out.
     #[serde(flatten)]
     pub command: Command,
 }
 
-/// A response.
+/// A response, which is one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
     /// The answer: a [`Status`](weir_deliver::status::Status), one or several
-    /// [`Report`](weir_report::Report)s, [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`],
-    /// [`Attached`], a [`Second`](weir_report::Second), a [`History`](weir_report::History), a
-    /// [`KeyHistory`](weir_report::KeyHistory), a [`Union`](weir_report::Union), a
-    /// [`Live`](weir_report::Live), or [`LiveAnswers`](weir_report::LiveAnswers). It is kept as raw JSON, so that every
+    /// [`Report`](weir_schema::Report)s, [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`],
+    /// [`Attached`], a [`Second`](weir_schema::Second), a [`History`](weir_schema::History), a
+    /// [`KeyHistory`](weir_schema::KeyHistory), a [`Union`](weir_schema::Union), a [`Usage`](weir_schema::Usage), a
+    /// [`Live`](weir_schema::Live), or [`LiveAnswers`](weir_schema::LiveAnswers). It is kept as raw JSON, so that every
     /// reader of a report gets the same bytes.
     Answer(Box<RawValue>),
     /// The request is invalid.
@@ -126,18 +164,18 @@ pub enum Response {
 pub struct KeyAnswers {
     /// The report of the window that the answers are about.
     pub report_id: String,
-    /// That window.
+    /// The window that the answers are about.
     pub window: Window,
     /// The answers of all views that have such keys, in the order of the request.
     pub answers: Vec<Row>,
 }
 
-weir_report::from_json!(KeyAnswers, Detached, Attached);
+weir_schema::from_json!(KeyAnswers, Detached, Attached);
 
 /// The answer to `detach`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detached {
-    /// Its process id.
+    /// The process id of weir.
     pub pid: u32,
     /// Each interface and direction that weir detached from, in words, except interfaces without their own row.
     pub from: Vec<String>,
@@ -146,7 +184,7 @@ pub struct Detached {
 /// The answer to `attach`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
-    /// Its process id.
+    /// The process id of weir.
     pub pid: u32,
     /// Each interface and direction that weir measures again, in words.
     pub to: Vec<String>,
@@ -220,6 +258,7 @@ mod tests {
                 view: None,
             },
             Command::Span { from: None, to: None, last: Some(30), first: None },
+            Command::Usage { interface: Some("wan0".to_owned()), by: None, last: Some(3), to: None },
             Command::Reload,
             detach,
             attach,
@@ -248,8 +287,8 @@ mod tests {
             (r#"{"version":1}"#, "not complete"),
             (
                 r#"{"version":1,"command":"stat"}"#,
-                "there is no command \"stat\" (there are: status, report, ask, live, subscribe, history, span, reload, \
-                 detach, attach)",
+                "there is no command \"stat\" (there are: status, report, ask, live, subscribe, history, span, find, usage, \
+                 reload, detach, attach)",
             ),
             (r#"{"version":1,"command":7}"#, "not complete"),
             (r#"{"version":1,"command":"ask"}"#, "missing field `keys`"),

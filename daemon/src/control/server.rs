@@ -18,8 +18,8 @@ use rustix::{
     process::{Uid, geteuid, setpriority_process},
 };
 use weir_deliver::board::{Board, LastSecond};
-use weir_history::{Answer, Asker, Query};
-use weir_report::{Encoded, NO_WINDOW};
+use weir_history::{Answer, Asker, Query, usage};
+use weir_schema::{Encoded, NO_WINDOW};
 use weir_system::{clock, waker::Waker};
 
 use super::{
@@ -65,19 +65,21 @@ pub trait Orders {
 
 /// Sources of the answers that are not on the board.
 pub struct AnswerSources {
-    /// Asks the coordinator.
+    /// Sends questions to the coordinator.
     pub coordinator: Coordinator,
     /// Gives orders to the coordinator.
     pub orders: Box<dyn Orders + Send>,
     /// Asks about the open window.
     pub live: LiveAsker,
-    /// Reaches the reloader.
+    /// Sends requests to the reloader.
     pub reload: Sender<Request>,
     /// Asks the history, if there is one.
     pub history: Option<Asker>,
+    /// Asks about the usage, if it is counted.
+    pub usage: Option<usage::Asker>,
 }
 
-/// The server.
+/// The server of the control socket, which has a thread of its own.
 pub struct Server {
     listener: Listener,
     end: Waker,
@@ -108,7 +110,7 @@ enum ClientState {
     Remembering(Receiver<Answer>),
     /// The workers are reading the open window for it.
     Reading(Receiver<LiveAnswer>),
-    /// What remains of its answer; the first part starts at this byte.
+    /// It gets its answer. `parts` are what remains of it, the first one from the byte `sent` on.
     Answered { parts: Vec<Chunk>, sent: usize },
     /// It gets a message each second. `parts` are what remains of its latest message, which has the number `last`.
     Subscribed { parts: Vec<Chunk>, sent: usize, last: u64 },
@@ -228,8 +230,8 @@ impl Server {
         }
     }
 
-    /// Whether the client stays. If it still waits for an answer when its time is up, it gets an error, and time to
-    /// read it.
+    /// Returns true if the client stays. If it still waits for an answer when its time is up, it gets an error, and
+    /// time to read it.
     fn has_time(&self, client: &mut Client, now: Duration) -> bool {
         if client.left(self.patience, now) > Duration::ZERO {
             return true;
@@ -308,7 +310,7 @@ impl Server {
             }
             Ok(Command::Report { last: None }) => match self.board.report() {
                 Some(report) => {
-                    // Without the newline.
+                    // The newline is left out.
                     let bytes = report.line.len() - 1;
                     let report = Chunk { memory: report.line, bytes };
                     let parts = vec![Chunk::from(*b"{\"answer\":"), report, Chunk::from(*b"}\n")];
@@ -328,8 +330,11 @@ impl Server {
             Ok(Command::Subscribe) => {
                 Response::Unavailable(format!("{SUBSCRIBERS_MAX} clients have subscribed already: try again later"))
             }
-            Ok(command @ (Command::History { .. } | Command::Span { .. })) => {
+            Ok(command @ (Command::History { .. } | Command::Span { .. } | Command::Find { .. })) => {
                 return self.remember(past::query(command));
+            }
+            Ok(Command::Usage { interface, by, last, to }) => {
+                return self.sum_up(past::usage(interface, by.as_deref(), last, to.as_deref()));
             }
             Ok(Command::Detach { interfaces }) => self.others.orders.detach(interfaces),
             Ok(Command::Attach { interfaces }) => self.others.orders.attach(interfaces),
@@ -345,7 +350,7 @@ impl Server {
         ClientState::answered(&response)
     }
 
-    /// Asks the history.
+    /// Passes a query on to the history.
     fn remember(&self, query: Result<Query, String>) -> ClientState {
         let query = match query {
             Ok(query) => query,
@@ -355,6 +360,20 @@ impl Server {
         let asked = match &self.others.history {
             Some(asker) => asker.ask(query, move || ready.wake()),
             None => Err(history::OFF.to_owned()),
+        };
+        asked.map_or_else(|why| ClientState::answered(&Response::Unavailable(why)), ClientState::Remembering)
+    }
+
+    /// Asks about the usage.
+    fn sum_up(&self, query: Result<usage::Query, String>) -> ClientState {
+        let query = match query {
+            Ok(query) => query,
+            Err(why) => return ClientState::answered(&Response::Refused(why)),
+        };
+        let ready = self.ready.clone();
+        let asked = match &self.others.usage {
+            Some(asker) => asker.ask(query, move || ready.wake()),
+            None => Err(history::NO_USAGE.to_owned()),
         };
         asked.map_or_else(|why| ClientState::answered(&Response::Unavailable(why)), ClientState::Remembering)
     }
@@ -389,7 +408,7 @@ impl Server {
     }
 }
 
-/// Whether the client has disconnected. One that only sends nothing more still reads.
+/// Returns true if the client has disconnected. A client that only stops sending still reads.
 fn has_hung_up(client: &UnixStream) -> bool {
     let mut fds = [PollFd::new(client, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -403,7 +422,7 @@ fn several(reports: Vec<Encoded>) -> Vec<Chunk> {
         if nth > 0 {
             parts.push(Chunk::from(*b","));
         }
-        // Without the newline.
+        // The newline is left out.
         let bytes = report.line.len() - 1;
         parts.push(Chunk { memory: report.line, bytes });
     }

@@ -3,7 +3,7 @@
 use tracing::{error, warn};
 use weir_common::ledger::{Ledger, Loss};
 
-/// Warns about packets that are missing in a window, and says what to do about it.
+/// Warns about packets that are missing in a window, and proposes a remedy.
 pub fn warn_of(interface: &str, ledger: &Ledger) {
     if !ledger.balances() {
         error!(interface, ?ledger, "the ledger does not balance: this is a bug in weir, please report it");

@@ -7,17 +7,18 @@ use weir_attach::{Attachments, Obtained};
 use weir_common::ledger::{Counters, Ledger, Tally};
 use weir_config::{Config, interface::NO_ROUTE};
 use weir_datapath::{self as datapath, interface::MeasuredInterface, rates::Rates};
-use weir_deliver::sink;
+use weir_history::usage::Usage;
 use weir_measure::{
     order::{Change, Closed},
     question::Views,
     window::Span,
 };
 use weir_report::{
-    self as report, Report, SinkMetrics,
     closing::{Closing, Times},
     observer::Last,
+    questions,
 };
+use weir_schema::{self as report, Remembered, Report, SinkMetrics};
 use weir_system::clock::{self, Moment};
 
 use super::{MeasureError, losses};
@@ -45,6 +46,8 @@ pub struct Measuring<'a, 'scope> {
     pub inherited: Option<datapath::Edge>,
     /// The last reported window.
     pub last: Option<LastWindow>,
+    /// What interfaces carry by hour, day and month, if that is counted.
+    pub usage: Option<Usage>,
 }
 
 /// The last reported window. Keys are looked up in it until the next one ends. Until then its shard is not needed
@@ -54,19 +57,19 @@ pub struct LastWindow {
     first: Closed,
     /// The views of this window.
     views: Arc<Views>,
-    /// The report's id.
+    /// The id of the report.
     report_id: String,
-    /// Its start and end.
+    /// The start and end of the window.
     window: report::Window,
 }
 
 /// The end of a window.
 pub struct WindowEnd {
-    /// The window.
+    /// The window that has ended.
     pub span: Span,
-    /// When the next one begins.
+    /// The start of the next window.
     pub next: Moment,
-    /// Whether the next one may have another key. Then every worker has just answered.
+    /// True if the next one may have another key. Then every worker has just answered.
     pub may_change: bool,
     /// How long to wait for the workers, unless all shards change.
     pub patience: Duration,
@@ -76,11 +79,13 @@ pub struct WindowEnd {
 
 /// A window that has ended.
 pub struct Ended {
-    /// Its report, with addresses masked as configured.
+    /// The report, with addresses masked as configured.
     pub report: Report,
-    /// Its views.
+    /// The same with longer lists, for the history, if there is one.
+    pub remembered: Option<Box<Report>>,
+    /// The views of the window.
     pub views: Arc<Views>,
-    /// Whether any worker has measured.
+    /// True if any worker has measured.
     pub has_measured: bool,
 }
 
@@ -114,15 +119,23 @@ impl Measuring<'_, '_> {
         self.note_for_the_next_weir(&mut window.closed);
         self.add_sums(&mut window.closed, rates, span.length);
         if let Some(next) = upcoming {
-            self.closing.alerts.part_from(&next.config.alerts.rules, &next.views);
+            self.closing.alerts.part_from(&next.config.rules(), &questions(&next.views));
         }
-        let Self { attachments, closing, .. } = self;
+        let Self { attachments, closing, usage, .. } = self;
         // Records that are still to come belong to the interfaces that had the slots until now.
         let keeps_slots = !late.is_empty() || !window.late.is_empty();
         let account = |ledgers: &[Ledger]| account(attachments, config, ledgers, keeps_slots);
-        let report = closing.report(&mut window.closed, span, late, emptied, account, sinks())?;
+        let mut report = closing.report(&mut window.closed, span, late, emptied, account, sinks())?;
+        if let Some(usage) = usage {
+            usage.add_window(&report.window, &report.interfaces);
+            report.usage = if config.watches_usage() { usage.of_month() } else { Vec::new() };
+        }
+        closing.judge(&mut report);
+        let longer = closing.remembered.take();
+        let remembered =
+            config.history.is_some().then(|| Box::new(Remembered::report(longer, &report).masked(config.addresses)));
         // Mask addresses before anything is published to sinks, the webhook, the log, or clients.
-        let report = sink::of_report(config.addresses, report);
+        let report = report.masked(config.addresses);
         let has_measured = !window.closed.is_empty() || window.late.is_empty();
         let views = self.closing.views.clone();
         self.keep(&report, window.closed, upcoming.map_or(config, |next| &next.config), upcoming);
@@ -130,7 +143,7 @@ impl Measuring<'_, '_> {
             let last = Last { seq: report.observer.seq, id: report.id.clone() };
             handover.report(next, last, &self.closing.alerts, self.attachments.slot_states());
         }
-        Ok(Ended { report, views, has_measured })
+        Ok(Ended { report, remembered, views, has_measured })
     }
 
     /// Looks up keys in the last window. The client may have disconnected meanwhile.

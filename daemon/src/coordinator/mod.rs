@@ -24,6 +24,7 @@ use weir_attach::{
 use weir_config::{Config, Packets, interface::Way};
 use weir_datapath::rates::Pulse;
 use weir_measure::window::Window;
+use weir_report::questions;
 use weir_sketch::MergeError;
 use weir_system::{
     clock::{self, Moment},
@@ -81,17 +82,17 @@ pub struct Coordinator<'a, 'scope> {
     pub config: Arc<Config>,
     /// Everything that measures windows.
     pub measuring: Measuring<'a, 'scope>,
-    /// Where reports go.
+    /// Passes reports on to the sinks and the services.
     pub publisher: Publisher,
     /// The first window, which began when the shards got their keys.
     pub window: Window,
-    /// Changes of interfaces.
+    /// Yields changes of interfaces.
     pub news: Receiver<News>,
     /// Ends the thread that delivers them.
     pub ender: Ender,
     /// Queries to a running weir.
     pub control: Control,
-    /// New configurations.
+    /// Yields new configurations.
     pub reloads: Reloads,
     /// The configuration that takes effect at the end of the window.
     pub pending: Option<Prepared>,
@@ -102,22 +103,22 @@ pub struct Coordinator<'a, 'scope> {
 pub struct Greeting<'a> {
     /// How many CPUs are online.
     pub cpus: usize,
-    /// The planned memory.
+    /// The memory that is planned.
     pub memory: &'a Memory,
 }
 
-/// What changes from one turn of the loop to the next.
+/// The state that changes from one turn of the loop to the next.
 struct LoopState {
     window: Window,
     looks: LookSchedule,
     pulse: Pulse,
     seconds: Seconds,
     readings: Readings,
-    /// Whether the unit has a watchdog.
+    /// True if the unit has a watchdog.
     has_watchdog: bool,
-    /// Whether systemd was told that weir is ready.
+    /// True if systemd was told that weir is ready.
     is_ready: bool,
-    /// Whether any worker measured the last window. If not, weir does not ping the watchdog.
+    /// True if any worker measured the last window. If not, weir does not ping the watchdog.
     is_alive: bool,
 }
 
@@ -316,7 +317,8 @@ impl Coordinator<'_, '_> {
     /// Publishes the traffic of the last second, if it has subscribers.
     fn tell_second(&self, seconds: &mut Seconds, now: Moment, window_start: Timestamp) {
         let (board, history) = (&self.control.board, self.publisher.history());
-        if !board.is_subscribed() && history.is_none() {
+        let usage = self.measuring.usage.as_ref();
+        if !board.is_subscribed() && history.is_none() && usage.is_none() {
             return seconds.forget();
         }
         let Measuring { attachments, cpu_rings, closing, .. } = &self.measuring;
@@ -337,6 +339,9 @@ impl Coordinator<'_, '_> {
         if let Some(history) = history {
             history.add_second(now.wall, seconds.length(), seconds.carried(&interfaces));
         }
+        if let Some(usage) = usage {
+            usage.add_second(now.wall, seconds.length(), seconds.carried(&interfaces));
+        }
         if board.is_subscribed()
             && let Some(second) = seconds.message(now, window_start, &interfaces)
         {
@@ -344,7 +349,7 @@ impl Coordinator<'_, '_> {
         }
     }
 
-    /// Everything that a reading of the open window needs.
+    /// Returns everything that a reading of the open window needs.
     fn open_window(&self, window: Window) -> Now<'_, '_> {
         let Measuring { attachments, workers, closing, .. } = &self.measuring;
         Now {
@@ -365,7 +370,7 @@ impl Coordinator<'_, '_> {
         let before = self.config.report.interval;
         let span;
         (span, state.window) = state.window.advance(now, before);
-        let may_change = self.may_change(state.window.start(), brief_patience(before));
+        let may_change = self.prepare_change(state.window.start(), brief_patience(before));
         let next = self.pending.take_if(|_| may_change);
         let interval = next.as_ref().map_or(&self.config, |next| &next.config).report.interval;
         if interval != before {
@@ -387,10 +392,10 @@ impl Coordinator<'_, '_> {
         Ok(())
     }
 
-    /// Whether the window that begins at `begin` may have another configuration or another key than the one before.
-    /// That needs all shards to change together: a worker that is late still has records in a shard of the old kind,
-    /// which could not be merged with the others any more.
-    fn may_change(&mut self, begin: Timestamp, patience: Duration) -> bool {
+    /// Asks the workers if the window that begins at `begin` would have another configuration or another key than the
+    /// one before. Returns whether it may. That needs all shards to change together: a worker that is late still has
+    /// records in a shard of the old kind, which could not be merged with the others any more.
+    fn prepare_change(&mut self, begin: Timestamp, patience: Duration) -> bool {
         let Measuring { workers, closing, .. } = &mut self.measuring;
         let changes_key = closing.keys.change_by(begin);
         if self.pending.is_none() && !changes_key || workers.all_answer(patience) {
@@ -428,9 +433,9 @@ impl Coordinator<'_, '_> {
         if upcoming.is_some() {
             measuring.closing.exporter.end();
         }
-        let Ended { mut report, views, has_measured } =
+        let Ended { mut report, remembered, views, has_measured } =
             measuring.close(config, end, upcoming, || publisher.metrics())?;
-        publisher.publish(&mut report, &views, measuring.attachments.troubles());
+        publisher.publish(&mut report, remembered, &views, measuring.attachments.troubles());
         publisher.alert(&report, upcoming.filter(|next| next.config.alerts.webhook != config.alerts.webhook));
         Ok(has_measured)
     }
@@ -438,9 +443,12 @@ impl Coordinator<'_, '_> {
     /// Puts a new configuration in force. The open window is the first that is measured with it.
     fn install(&mut self, prepared: Prepared) {
         let Prepared { config, views, interfaces, memory_bytes, opened, webhook, from: _ } = prepared;
-        let Measuring { closing, cpu_rings, attachments, .. } = &mut self.measuring;
+        let Measuring { closing, cpu_rings, attachments, usage, .. } = &mut self.measuring;
+        if let Some((usage, set)) = usage.as_ref().zip(config.usage.as_ref()) {
+            usage.begin_months_on(set.day);
+        }
         closing.views = views;
-        closing.alerts.change(&config.alerts.rules, &closing.views, config.report.interval);
+        closing.alerts.change(&config.rules(), &questions(&closing.views), config.report.interval);
         closing.exporter.change(config.export.clone());
         closing.interfaces = closing.interfaces.max(interfaces);
         closing.memory_bytes = memory_bytes;
@@ -466,12 +474,12 @@ impl Coordinator<'_, '_> {
         drop(ender);
         drop(control);
         drop(reloads);
-        workers.stop();
+        drop(workers);
         publisher.finish();
     }
 }
 
-/// Which packets are measured, in words.
+/// Says which packets are measured.
 fn what_is_taken(packets: Packets) -> String {
     match packets {
         Packets::OneIn(1) => "every packet".to_owned(),

@@ -8,19 +8,20 @@ use weir_config::{Config, Sink};
 use weir_deliver::{
     board::Board,
     prometheus::Exporter,
-    sink::{self, Outbox, SinkHealth},
+    sink::{self, Copies, Outbox, SinkHealth},
 };
 use weir_history::History;
 use weir_measure::question::Views;
-use weir_report::{Encoded, Report, SinkMetrics, alerting::notice, observer::Last};
+use weir_report::observer::Last;
+use weir_schema::{Encoded, Report, SinkMetrics, alerting::notice};
 use weir_system::notify::notify;
 
-use crate::{reload::Prepared, state::LastReportFile};
+use crate::{history, reload::Prepared, state::LastReportFile};
 
 /// How long a sink has to deliver its queue, once it is no longer used.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Everything that gets a report.
+/// Passes each report on to everything that gets reports.
 pub struct Publisher {
     outboxes: Vec<Outbox>,
     /// The webhook for alerts, if one is configured.
@@ -67,28 +68,36 @@ impl Publisher {
         self.board.warn(troubles);
     }
 
-    /// What the sinks have done so far.
+    /// Returns the counts of the sinks so far.
     pub fn metrics(&self) -> Vec<SinkMetrics> {
         self.outboxes.iter().chain(&self.webhook).map(Outbox::metrics).collect()
     }
 
     /// Publishes a report. Its number is on disk before anyone gets the report, so no number is used twice.
-    pub fn publish(&mut self, report: &mut Report, views: &Arc<Views>, troubles: Vec<String>) {
+    /// `remembered` is what the history gets of it.
+    pub fn publish(
+        &mut self,
+        report: &mut Report,
+        remembered: Option<Box<Report>>,
+        views: &Arc<Views>,
+        troubles: Vec<String>,
+    ) {
         if let Some(state) = &mut self.state {
             state.keep(Last { seq: report.observer.seq, id: report.id.clone() });
         }
         let [sent, encoded] = Encoded::both(report);
         self.board.publish(report, &encoded, views);
         self.board.warn(troubles);
-        if let Some(history) = &mut self.history {
-            history.add(encoded.line.clone());
+        if let Some((history, report)) = self.history.as_mut().zip(remembered) {
+            history.add(report);
         }
         if let Some(exporter) = &mut self.exporter {
             exporter.publish(report);
         }
         notify(&[NotifyState::Status(&self.board.status().line())]);
+        let mut copies = Copies::new(report, sent);
         for outbox in &self.outboxes {
-            outbox.offer(sent.clone());
+            outbox.offer_report(&mut copies);
         }
     }
 
@@ -136,8 +145,8 @@ impl Publisher {
         if let Some(exporter) = &self.exporter {
             exporter.change(now.report.interval);
         }
-        if let Some(history) = self.history.as_ref().filter(|_| now.addresses != before.addresses) {
-            history.mask(now.addresses);
+        if let Some((history, settings)) = self.history.as_ref().zip(now.history.as_ref()) {
+            history.change(history::changeable(settings, now.addresses));
         }
     }
 

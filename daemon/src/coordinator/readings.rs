@@ -11,14 +11,14 @@ use weir_attach::InterfaceNow;
 use weir_common::control::Feeds;
 use weir_config::{Addresses, interface::Way};
 use weir_datapath::interface::{Counts, MeasuredInterface, tell_apart};
-use weir_deliver::sink;
 use weir_measure::{
     new_flows::FilterState,
     open::{ASKED_MAX, Content, KeysByQuestion, Numbers, OpenPart, OpenRequest, OpenSummary, add_asked, count_asked},
     question::{KeyQuery, Views},
     window::Window,
 };
-use weir_report::{Live, LiveAnswers, OpenWindow};
+use weir_report::compose;
+use weir_schema::{Live, OpenWindow};
 use weir_sketch::{Seen, hyperloglog::CONFIDENCE};
 use weir_system::clock::Moment;
 
@@ -39,11 +39,11 @@ const WAITING_MAX: usize = 128;
 
 /// Everything that a reading needs to know about the open window.
 pub struct Now<'a, 'scope> {
-    /// The time.
+    /// The time of this turn, on both clocks.
     pub now: Moment,
     /// The open window.
     pub window: Window,
-    /// Its views.
+    /// The views of the window.
     pub views: &'a Arc<Views>,
     /// The fingerprint of its hash key.
     pub key_id: u64,
@@ -55,11 +55,11 @@ pub struct Now<'a, 'scope> {
     pub names: Vec<MeasuredInterface>,
     /// How addresses are masked.
     pub addresses: Addresses,
-    /// The workers.
+    /// The workers that measure.
     pub workers: &'a Workers<'scope>,
 }
 
-/// All readings.
+/// The readings of the open window, of which one is in progress at a time.
 pub struct Readings {
     reply: Sender<OpenPart>,
     parts: Receiver<OpenPart>,
@@ -72,16 +72,16 @@ pub struct Readings {
     last: Option<Last>,
 }
 
-/// The last answer.
+/// The answer of the last reading.
 struct Last {
     at: Duration,
     live: Live,
     encoded: Arc<[u8]>,
 }
 
-/// What the reading waits for.
+/// The answers that the reading waits for.
 enum Step {
-    /// Nothing.
+    /// No reading is in progress.
     Idle,
     /// The keys of this many workers.
     Keys(usize, KeysByQuestion),
@@ -127,12 +127,12 @@ impl Readings {
         self.waiting.push(request);
     }
 
-    /// Whether a reading should begin, or has taken too long.
+    /// Returns true if a reading should begin, or has taken too long.
     pub fn is_due(&self, now: Moment) -> bool {
         self.is_needed() && now.monotonic >= self.due
     }
 
-    /// Whether a reading is in progress, or a client waits for one.
+    /// Returns true if a reading is in progress, or if a client waits for one.
     const fn is_needed(&self) -> bool {
         !matches!(self.step, Step::Idle) || !self.waiting.is_empty()
     }
@@ -262,14 +262,14 @@ impl Readings {
             return;
         };
         let at = (now.now.wall, OpenWindow { start: now.window.start(), seconds: now.seconds() });
-        let live = sink::of_live(now.addresses, Live::compose(at, now.views, &open, &now.names));
+        let live = compose::live(at, now.views, &open, &now.names).masked(now.addresses);
         let encoded = serde_json::to_vec(&live).unwrap_or_default().into();
         let last = Last { at: now.now.monotonic, live, encoded };
         for Asked { request, asks } in asked {
             let answer = match &request.query {
                 LiveQuery::Lists { only } => last.of(only.as_deref()),
                 LiveQuery::Keys { .. } => {
-                    let answers = LiveAnswers::new(at, now.views, &open, &asks, &now.names);
+                    let answers = compose::live_answers(at, now.views, &open, &asks, &now.names);
                     Ok(serde_json::to_vec(&answers).unwrap_or_default().into())
                 }
             };
@@ -490,7 +490,7 @@ mod tests {
             assert!(!Arc::ptr_eq(&first[0], &next.try_recv().unwrap().unwrap()));
             room.turn(later(now, 10_000));
             assert_eq!(room.orders.load(Ordering::Relaxed), 8);
-            room.workers.stop();
+            drop(room.workers);
         });
     }
 
@@ -512,14 +512,15 @@ mod tests {
                 (&lists["top"]["sources"], 0)
             );
             assert_eq!(json(&keys)["answers"][0]["packets"]["lower"], 10);
-            assert!(matches!(wrong.try_recv().unwrap(), Err(Unanswered::Refused(why)) if why.contains("no address")));
+            let wrong = wrong.try_recv().unwrap();
+            assert!(matches!(wrong, Err(Unanswered::Refused(why)) if why.contains("not an address")));
             let early = room.ask(LiveQuery::Keys(vec!["dst_ip=9.0.0.0".to_owned()]), later(now, 500));
             room.turn(later(now, 500));
             assert!(early.try_recv().is_err());
             assert_eq!(room.readings.left(later(now, 500)), Duration::from_millis(400));
             room.turn(later(now, 900));
             assert_eq!(json(&early)["answers"][0]["packets"]["upper"], 20);
-            room.workers.stop();
+            drop(room.workers);
         });
     }
 
@@ -539,7 +540,7 @@ mod tests {
             room.readings.end_window();
             room.turn(later(now, 1_001));
             assert_eq!(json(&waits)["totals"]["packets"], 0, "it is about the new window");
-            room.workers.stop();
+            drop(room.workers);
         });
     }
 
@@ -566,7 +567,7 @@ mod tests {
                 workers: &room.workers,
             };
             readings.begin(&now);
-            room.workers.stop();
+            drop(room.workers);
         });
         assert_eq!(answer.try_recv().unwrap(), Err(Unanswered::Busy));
         assert_eq!(readings.left(now), Duration::MAX);

@@ -29,7 +29,7 @@ pub fn since_second(now: Moment) -> Duration {
     Duration::from_nanos(now.wall.subsec_nanosecond().rem_euclid(1_000_000_000) as u64)
 }
 
-/// When the interfaces are checked next.
+/// Knows when the interfaces are checked next.
 #[derive(Debug)]
 pub struct LookSchedule {
     looked: Duration,
@@ -57,7 +57,7 @@ impl LookSchedule {
         self.due.saturating_sub(now)
     }
 
-    /// Whether a check is due now. If so, schedules the next one.
+    /// Returns true if a check is due now, and schedules the next one.
     pub fn look(&mut self, now: Duration) -> bool {
         let is_due = now >= self.due;
         if is_due {

@@ -10,7 +10,7 @@ use std::{
 use rustix::system::uname;
 use serde::Serialize;
 use serde_json::{Value, json};
-use weir_config::{Config, Target};
+use weir_config::Config;
 use weir_system::plain_file;
 
 use super::{Diagnosis, stand_ins::StandIns};
@@ -21,7 +21,7 @@ const SCHEMA: &str = "weir.bundle/1";
 /// The content of the bundle. Each of the last two parts may instead be the reason why it is missing.
 #[derive(Debug)]
 pub struct BundleInput<'a> {
-    /// The configuration.
+    /// The configuration that the bundle shows, without secrets.
     pub config: &'a Config,
     /// The result of `weir doctor`.
     pub diagnosis: &'a Diagnosis,
@@ -88,13 +88,7 @@ fn names(stand_ins: &mut StandIns, config: &Config, host: &str) {
     for network in networks {
         stand_ins.add("network", &network.name);
     }
-    let hosts = sinks.iter().flat_map(|sink| match &sink.target {
-        Target::Http(http) | Target::Otlp(http) => http.url.host().into_iter().collect(),
-        Target::Ipfix(ipfix) => vec![ipfix.address.host.as_str()],
-        Target::Nats(nats) => vec![nats.url.host.as_str()],
-        Target::Kafka(kafka) => kafka.brokers.iter().map(|broker| broker.host.as_str()).collect(),
-        Target::Stdout | Target::File(_) => Vec::new(),
-    });
+    let hosts = sinks.iter().flat_map(|sink| sink.target.hosts());
     let hosts = hosts.chain(alerts.webhook.iter().filter_map(|webhook| webhook.url.host()));
     for host in hosts {
         stand_ins.add("collector", host);

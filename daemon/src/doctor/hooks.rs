@@ -18,7 +18,7 @@ pub fn names() -> HashMap<u32, String> {
     programs.filter_map(|program| Some((program.id(), program.name_as_str()?.to_owned()))).collect()
 }
 
-/// Whether a program with this name is weir's.
+/// Returns true if a program with this name is weir's.
 pub fn is_ours(name: &str) -> bool {
     name == "weir" || name.starts_with("weir_")
 }

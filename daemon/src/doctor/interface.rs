@@ -8,7 +8,7 @@ use weir_attach::{
 };
 use weir_common::packet;
 use weir_config::{Direction, Interface, Mode, interface::Way};
-use weir_datapath::{Features, has_tcx, online_cpus, tap::PacketSocket};
+use weir_datapath::{Features, online_cpus, probe_tcx, tap::PacketSocket};
 use weir_system::numbers::grouped;
 
 use super::{
@@ -80,7 +80,7 @@ fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFin
                 driver: sysfs::driver(&device),
                 xdp_features: netlink::xdp_features(device.ifindex),
                 fragments: Features::of_this_kernel().fragments,
-                tcx: has_tcx().ok(),
+                tcx: probe_tcx().ok(),
                 discipline,
                 has_programs,
                 packet_sockets: PacketSocket::is_permitted(),
@@ -134,7 +134,7 @@ struct Facts {
     queues: Option<Queues>,
     /// The number of online CPUs.
     cpus: usize,
-    /// Its own non-zero counters of lost packets; `None` if the kernel does not report them.
+    /// The interface's own non-zero counters of lost packets; `None` if the kernel does not report them.
     losses: Option<Vec<(&'static str, u64)>>,
 }
 
@@ -210,7 +210,7 @@ fn measured(facts: &Facts, mode: Mode, way: Way) -> Finding {
     }
 }
 
-/// Whether this method works.
+/// Answers if this method works.
 fn holds(facts: &Facts, way: Way, method: Obtained) -> Answer {
     let for_xdp = link_layer(&facts.device) == packet::Link::Ethernet && facts.device.xdp.is_none();
     match method {
@@ -232,7 +232,7 @@ fn holds(facts: &Facts, way: Way, method: Obtained) -> Answer {
     }
 }
 
-/// Whether the driver can run XDP programs.
+/// Finds out if the driver can run XDP programs.
 fn native(facts: &Facts) -> Finding {
     let Facts { device, driver, xdp_features, fragments, .. } = facts;
     let name = "native XDP";
@@ -265,7 +265,7 @@ fn native(facts: &Facts) -> Finding {
     }
 }
 
-/// Whether the interface has no XDP program yet.
+/// Finds out if the interface has no XDP program yet.
 fn free(device: &Device, owner: Option<&str>) -> Finding {
     let name = "free for XDP";
     let Some(XdpProgram { id, place }) = device.xdp else {
@@ -273,7 +273,7 @@ fn free(device: &Device, owner: Option<&str>) -> Finding {
     };
     let id = id.map_or_else(String::new, |id| format!(" {id}"));
     let detail = match owner {
-        Some(owner) if hooks::is_ours(owner) => format!("weir is there already: program{id}, {place}"),
+        Some(owner) if hooks::is_ours(owner) => format!("weir is attached already: program{id}, {place}"),
         owner => format!(
             "program{id} \"{}\", which is not weir's, is there ({place}), and weir never replaces it. To remove it, end \
              the program that has attached it, or: ip link set dev {} xdp off. At other hooks weir sees only what it \
@@ -319,13 +319,13 @@ fn hints(Facts { device, offloads, .. }: &Facts) -> Vec<Finding> {
                 .replace("DEVICE", &device.name),
         );
     }
-    if on("hw-tc-offload") {
+    if on("hw-tc-offload") && !device.is_virtual() {
         hint("hw-tc-offload", "on: no program sees packets that the hardware forwards".to_owned());
     }
     hints
 }
 
-/// Which CPUs handle received packets.
+/// Finds out which CPUs handle received packets.
 fn spread(Queues { receive, rps, interrupts }: &Queues, Facts { device, cpus, .. }: &Facts) -> Finding {
     let several = if *receive == 1 { "1 receive queue".to_owned() } else { format!("{receive} receive queues") };
     let interrupted = match interrupts {
@@ -336,7 +336,7 @@ fn spread(Queues { receive, rps, interrupts }: &Queues, Facts { device, cpus, ..
         true => String::new(),
         false => format!("; RPS hands packets on to CPU {} (native XDP runs before that)", sysfs::listed(rps)),
     };
-    // Whether the packets of a card arrive at a single CPU.
+    // True if the packets of a card arrive at a single CPU.
     let is_alone = interrupts.as_ref().is_some_and(|cpus| *receive == 1 || cpus.len() == 1);
     let consequence = if is_alone && rps.is_empty() && *cpus > 1 {
         format!(
@@ -459,7 +459,7 @@ mod tests {
         let detail = free(&taken.device, Some("other")).detail;
         assert!(detail.contains("program 9 \"other\", which is not weir's"), "{detail}");
         assert!(free(&taken.device, None).detail.contains("(name not known)"));
-        assert!(free(&taken.device, Some("weir")).detail.contains("weir is there already"));
+        assert!(free(&taken.device, Some("weir")).detail.contains("weir is attached already"));
         taken.device.xdp = None;
         assert_eq!(free(&taken.device, None).answer, Answer::Yes);
     }
@@ -486,6 +486,10 @@ mod tests {
         quiet.offloads = Some(on.into());
         let names: Vec<_> = hints(&quiet).iter().map(|finding| finding.name).collect();
         assert_eq!(names, ["LRO", "GRO by lists", "hw-tc-offload"]);
+        let kind = Some("veth".to_owned());
+        let veth = Facts { device: Device { kind, ..quiet.device.clone() }, ..quiet.clone() };
+        let names: Vec<_> = hints(&veth).iter().map(|finding| finding.name).collect();
+        assert_eq!(names, ["LRO", "GRO by lists"], "a virtual interface has no hardware");
         let silent = Facts { offloads: None, ..quiet };
         assert_eq!(answer(&hints(&silent), "offloads"), Answer::Unknown);
     }

@@ -15,7 +15,7 @@ use weir_attach::{Nat, Unknown};
 use weir_common::packet::Link;
 use weir_config::{Config, interface::Way};
 use weir_datapath::{
-    Cpus, Features, FlushProgram, Kernel, KernelError, LoadedProgram, Plan, Preemption, has_tcx, online_cpus,
+    Cpus, Features, FlushProgram, Kernel, KernelError, LoadedProgram, Plan, Preemption, online_cpus, probe_tcx,
     tap::{PacketSocket, needs_programs, stand_in},
 };
 use weir_measure::question::Views;
@@ -40,11 +40,11 @@ fn grant(is_root: bool) -> &'static str {
 
 /// All findings except those about interfaces.
 pub struct Machine {
-    /// The findings.
+    /// The findings about the machine.
     pub findings: Vec<Finding>,
     /// The programs that the kernel accepted.
     pub programs: Vec<LoadedProgram>,
-    /// Whether `weir run` would use kernel programs if the configuration leaves the choice to it.
+    /// True if `weir run` would use kernel programs when the configuration leaves the choice to it.
     pub has_programs: bool,
 }
 
@@ -77,7 +77,7 @@ pub fn examine(config: &Config) -> Machine {
         }
         findings.push(packet_sockets(PacketSocket::is_permitted()));
     }
-    findings.extend(rights::examine(&config.interfaces, has_programs, has_tcx()));
+    findings.extend(rights::examine(&config.interfaces, has_programs, probe_tcx()));
     findings.push(rights::sandbox(config.sandbox));
     findings.push(restart::examine(config));
     Machine { findings, programs, has_programs }
@@ -169,7 +169,7 @@ fn user_namespace(uid_map: Option<&str>) -> Finding {
     }
 }
 
-/// Each online CPU has a ring.
+/// Counts the CPUs, because each online CPU has a ring.
 fn cpus() -> Finding {
     match Cpus::of_this_machine() {
         Ok(cpus) => Finding::needed("CPUs", Answer::Yes, format!("{} run, and all are measured", cpus.online.len())),
@@ -177,7 +177,7 @@ fn cpus() -> Finding {
     }
 }
 
-/// Before 5.11 maps count as locked memory.
+/// Compares the limit of locked memory with the maps, which count as locked before Linux 5.11.
 fn memory(config: &Config, version: Option<Version>) -> Finding {
     let name = "locked memory";
     if version.is_some_and(|version| version >= Version(5, 11)) {
@@ -244,7 +244,7 @@ fn fragments(features: Result<Features, ProgramError>) -> Finding {
 
 fn tcx() -> Finding {
     let name = "TCX";
-    match has_tcx() {
+    match probe_tcx() {
         Ok(true) => Finding::new(name, Answer::Yes, "measures virtual interfaces, and packets that interfaces send"),
         Ok(false) => {
             let detail = "needs Linux 6.6 or later: without it weir measures virtual interfaces, and packets that \
@@ -300,7 +300,7 @@ fn compiler(setting: &io::Result<String>) -> Finding {
     }
 }
 
-/// Whether lists show addresses that this machine translates (NAT).
+/// Finds out if lists show addresses that this machine translates (NAT).
 fn translation(nat: &Nat) -> Finding {
     let name = "NAT";
     match nat {

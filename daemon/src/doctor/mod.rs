@@ -33,38 +33,38 @@ use self::machine::Machine;
 pub struct Diagnosis {
     /// The schema of the JSON: `weir.doctor/1`.
     pub schema: &'static str,
-    /// weir's version.
+    /// The version of weir.
     pub version: &'static str,
-    /// Whether `weir run` would work.
+    /// True if `weir run` would work.
     pub possible: bool,
     /// The kernel and what this process may do.
     pub machine: Vec<Finding>,
-    /// Those of weir's programs that the kernel accepted.
+    /// The programs of weir that the kernel accepted.
     pub programs: Vec<LoadedProgram>,
-    /// The examined interfaces.
+    /// The interfaces that were examined.
     pub interfaces: Vec<InterfaceFindings>,
 }
 
 /// A question and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The question.
+    /// The question, in a few words.
     pub name: &'static str,
-    /// The answer.
+    /// The answer to the question.
     pub answer: Answer,
-    /// Whether `weir run` needs it.
+    /// True if `weir run` needs it.
     pub needed: bool,
     /// The details: what was found, or why not, and what weir does instead.
     pub detail: String,
 }
 
-/// An answer.
+/// The answer to a question about the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
     /// It is available.
     Yes,
-    /// It is not.
+    /// It is not available.
     No,
     /// Only attaching, or more privilege, can show it.
     Unknown,
@@ -75,9 +75,9 @@ pub enum Answer {
 /// The findings about an interface.
 #[derive(Clone, Debug, Serialize)]
 pub struct InterfaceFindings {
-    /// Its name.
+    /// The name of the interface.
     pub name: String,
-    /// The findings.
+    /// The findings about the interface.
     pub findings: Vec<Finding>,
 }
 
@@ -91,7 +91,7 @@ impl Finding {
         Self { needed: true, ..Self::new(name, answer, detail) }
     }
 
-    /// Whether this alone keeps `weir run` from working.
+    /// Returns true if this alone keeps `weir run` from working.
     fn forbids(&self) -> bool {
         self.needed && self.answer == Answer::No
     }

@@ -1,4 +1,5 @@
-//! Whether weir misses packets while the service restarts. It misses none if systemd keeps weir's file descriptors.
+//! Finds out if weir misses packets while the service restarts. It misses none if systemd keeps weir's file
+//! descriptors.
 
 use weir_attach::Obtained;
 use weir_config::{Config, Mode, interface::Way, slots};

@@ -12,7 +12,7 @@ pub fn examine(interfaces: &[Interface], has_programs: bool, has_tcx: Result<boo
     match (has_programs, has_tcx) {
         (true, Err(error)) => {
             let detail = format!(
-                "whether the kernel has TCX decides which capabilities weir keeps, and the kernel does not say: {}",
+                "weir cannot find out if the kernel has TCX, which decides the capabilities that weir keeps: {}",
                 reasons(&error)
             );
             vec![Finding::new(NAME, Answer::Unknown, detail)]

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use weir_deliver::status::Status;
-use weir_report::FromJson;
-use weir_system::text::visible;
+use weir_schema::FromJson;
+use weir_system::text::escaped;
 
 use super::{Answer, Finding};
 use crate::control::{
@@ -33,9 +33,9 @@ fn told(Status { identity, troubles, .. }: &Status) -> Vec<Finding> {
     if troubles.is_empty() {
         return vec![Finding::new(NAME, Answer::Yes, format!("process {pid} sees all packets, as far as it knows"))];
     }
-    let shown = |trouble: &String| trouble.chars().map(visible).collect::<String>();
-    let found =
-        |trouble| Finding::new(NAME, Answer::No, format!("process {pid} does not see all packets: {}", shown(trouble)));
+    let found = |trouble: &String| {
+        Finding::new(NAME, Answer::No, format!("process {pid} does not see all packets: {}", escaped(trouble)))
+    };
     troubles.iter().map(found).collect()
 }
 

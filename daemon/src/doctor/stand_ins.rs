@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 /// The longest text of an address: an IPv6 address that ends with an IPv4 address.
 const ADDRESS_MAX: usize = 45;
-/// The shortest: `::`.
+/// The length of the shortest address: `::`.
 const ADDRESS_MIN: usize = 2;
 /// systemd forms interface names from these and the MAC address, without colons.
 const NAMED_BY_MAC: [&str; 3] = ["enx", "wlx", "wwx"];
@@ -81,8 +81,7 @@ impl StandIns {
             // then positions would not match. So a name whose other letters differ in case is not found.
             while let Some(at) = rest.to_ascii_lowercase().find(name.as_str()) {
                 let end = at + name.len();
-                let is_part = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);
-                if is_part(rest[..at].chars().next_back()) || is_part(rest[end..].chars().next()) {
+                if is_part_of_word(rest[..at].chars().next_back()) || is_part_of_word(rest[end..].chars().next()) {
                     let next = at + rest[at..].chars().next().map_or(1, char::len_utf8);
                     out += &rest[..next];
                     rest.drain(..next);
@@ -132,11 +131,15 @@ impl StandIns {
     }
 }
 
+fn is_part_of_word(neighbour: Option<char>) -> bool {
+    neighbour.is_some_and(char::is_alphanumeric)
+}
+
 /// The address at the beginning of a text, if any: its length, its kind, and the address.
 fn address(text: &str) -> Option<(usize, &'static str, String)> {
     let may_be = |byte: &u8| byte.is_ascii_hexdigit() || b":.-".contains(byte);
     let length = text.bytes().take(ADDRESS_MAX).take_while(|byte| may_be(byte)).count();
-    // The longest match.
+    // The longest match wins, because a prefix of an address can be an address, too.
     (ADDRESS_MIN..=length).rev().find_map(|length| {
         let candidate = &text[..length];
         if let Ok(v4) = candidate.parse::<Ipv4Addr>() {

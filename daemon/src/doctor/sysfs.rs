@@ -11,7 +11,7 @@ use std::{
 use weir_attach::netlink::{Device, name};
 use weir_system::bounded;
 
-/// Its directory. `None` if `/sys` belongs to another network namespace.
+/// Returns the directory of an interface. `None` if `/sys` belongs to another network namespace.
 fn directory(device: &Device) -> Option<PathBuf> {
     let directory = Path::new("/sys/class/net").join(OsStr::from_bytes(&name::to_bytes(&device.name)));
     let index = bounded::read_to_string(directory.join("ifindex")).ok()?.trim().parse().ok();
@@ -28,7 +28,7 @@ fn last(path: &Path) -> Option<String> {
     Some(path.file_name()?.to_string_lossy().into_owned())
 }
 
-/// Its receive queues, and the CPUs that handle them.
+/// The receive queues of an interface, and the CPUs that handle them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queues {
     /// The number of queues.
@@ -39,7 +39,7 @@ pub struct Queues {
     pub interrupts: Option<BTreeSet<u32>>,
 }
 
-/// Its queues, if `/sys` lists them.
+/// Returns the receive queues of an interface, if `/sys` lists them.
 pub fn queues(device: &Device) -> Option<Queues> {
     let directory = directory(device)?;
     let mut queues = Queues { interrupts: interrupts(&directory), ..Queues::default() };

@@ -1,4 +1,4 @@
-//! Whether the wall clock is synchronised.
+//! Finds out if the wall clock is synchronised.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ struct ClockStatus {
     chrony: Option<bool>,
 }
 
-/// Asks all sources.
+/// Asks all sources that may know.
 pub fn examine() -> Finding {
     judge(ClockStatus {
         kernel: output("timedatectl", &["show", "--property=NTPSynchronized"]).as_deref().and_then(of_timedatectl),

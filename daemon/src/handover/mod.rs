@@ -32,10 +32,8 @@ use weir_datapath::{
     Blocks, Edge, FlushProgram, KernelError, Ring,
     kept::{SlotState, link::Links, name::Name, network, store, words},
 };
-use weir_report::{
-    alerting::{Alerts, state::State},
-    observer::Last,
-};
+use weir_report::observer::Last;
+use weir_schema::alerting::{Alerts, state::State};
 use weir_sketch::{Seen, hash::Key};
 use weir_system::clock::Moment;
 
@@ -44,12 +42,12 @@ use self::{
     state::{HandoverState, StateMemory, Unreadable},
 };
 
-/// What earlier weirs left behind.
+/// Everything that earlier weirs left behind.
 #[derive(Default)]
 pub struct Inheritance {
-    /// Their programs on interfaces.
+    /// The programs that they left on interfaces.
     pub links: Links,
-    /// Their datapaths, the latest last. There are several if a weir died before its first report.
+    /// The datapaths that they left, the latest last. There are several if a weir died before its first report.
     pub previous_runs: Vec<PreviousRun>,
     /// The flows that the latest of them had seen, if it ended normally.
     seen: Option<OwnedFd>,
@@ -200,7 +198,7 @@ pub struct Handover {
     slot_states: Vec<SlotState>,
     /// Descriptors of earlier generations, until this one has reported.
     earlier: Vec<Name>,
-    /// Its own descriptors, until everything is attached.
+    /// The descriptors of this weir, until everything is attached.
     own: Vec<Name>,
     fails: bool,
 }
@@ -214,7 +212,7 @@ impl Drop for Handover {
 }
 
 impl Handover {
-    /// Has systemd keep the maps of this weir. `secret` is its key if that was generated, and `begin` is the start of
+    /// Lets systemd keep the maps of this weir. `secret` is its key if that was generated, and `begin` is the start of
     /// its first window. Returns `None` if systemd keeps no descriptors.
     pub fn begin(
         inheritance: &Inheritance,
@@ -282,7 +280,7 @@ impl Handover {
         }
     }
 
-    /// Has systemd keep the seen flows and the records that were read after the last window. `begun` is when the open
+    /// Lets systemd keep the seen flows and the records that were read after the last window. `begun` is when the open
     /// generation of seen flows began. Called when weir ends.
     pub fn end(mut self, seen: &Seen, begun: Option<Duration>) {
         match filter::write(seen) {
@@ -338,7 +336,7 @@ impl Handover {
     }
 }
 
-/// Has systemd keep the ring of a CPU.
+/// Lets systemd keep the ring of a CPU.
 pub fn keep_ring(generation: u32, cpu: u32, ring: impl AsFd) {
     store::keep(Name::Ring { generation, cpu }, ring);
 }

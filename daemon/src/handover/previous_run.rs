@@ -42,11 +42,11 @@ pub struct PreviousRun {
     pub state: HandoverState,
     /// Records that it had read but not reported, and has handed over.
     pub records: Vec<Record>,
-    /// Its counters.
+    /// The counters in the kernel.
     pub blocks: Blocks,
-    /// Its program `flush`.
+    /// The program `flush`, which empties the flow caches.
     pub flush: OwnedFd,
-    /// Its rings.
+    /// The rings of all CPUs.
     pub rings: Vec<Ring>,
 }
 
@@ -164,11 +164,11 @@ impl PreviousRun {
         let mut sizes = [0_u64; SIZE_CLASSES];
         for cpu in 0..self.blocks.len() {
             self.blocks.read(cpu, |block| {
-                for set in &block.counter_sets {
-                    for (total, counters) in totals.iter_mut().zip(set.interfaces) {
-                        add(total, counters);
+                for parity in 0..block.counter_sets.len() {
+                    for (slot, total) in totals.iter_mut().enumerate() {
+                        add(total, block.counters(parity, slot));
                     }
-                    for (sum, packets) in sizes.iter_mut().zip(set.sizes) {
+                    for (sum, packets) in sizes.iter_mut().zip(block.sizes(parity)) {
                         *sum = sum.wrapping_add(packets);
                     }
                 }
@@ -239,7 +239,7 @@ fn lost_with(rest: &Counters, attributed: Tally) -> Tally {
     Tally::new(packets.saturating_sub(elsewhere.packets), bytes.saturating_sub(elsewhere.bytes))
 }
 
-/// The same record in another slot, without a window.
+/// Moves a record to another slot, without a window.
 fn moved(record: &Record, slot: u8) -> Record {
     let scope = Scope::new(slot, 0);
     let scope = if record.key.scope().is_repeated() { scope.repeated() } else { scope };

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use weir_common::{control::SLOTS_MAX, size::SIZE_CLASSES};
 use weir_datapath::kept::SlotState;
-use weir_report::{alerting::state::State, limits::SEQ_MAX, observer::Last};
+use weir_report::observer::Last;
+use weir_schema::{alerting::state::State, limits::SEQ_MAX};
 use weir_system::clock::Moment;
 
 /// The largest handover state, in bytes. 256 interfaces with numbers of twenty digits take a third of it.
@@ -30,7 +31,7 @@ const COPIES: [u64; 2] = [4096, 4096 + BYTES_MAX as u64];
 pub struct HandoverState {
     /// The layout of its maps: [`weir_common::cpu::LAYOUT`].
     pub layout: u32,
-    /// The network namespace.
+    /// The number of the network namespace.
     pub network: u64,
     /// The key that all keys of the run are derived from, if it was generated and not configured.
     pub secret: Option<[u64; 2]>,
@@ -58,7 +59,7 @@ pub enum Unreadable {
     /// Nothing was written yet.
     #[error("nothing is written in it")]
     Empty,
-    /// Its numbers are out of range.
+    /// Some number is out of range.
     #[error("its numbers are out of range")]
     Wild,
     /// It was written by a weir with another format.
@@ -70,7 +71,7 @@ pub enum Unreadable {
 #[derive(Debug)]
 pub struct StateMemory {
     file: File,
-    /// Which copy is written next.
+    /// The copy that is written next.
     next: usize,
 }
 
@@ -85,7 +86,7 @@ impl StateMemory {
         Ok(Self { file: File::from(memory), next: 0 })
     }
 
-    /// Its descriptor.
+    /// Returns the descriptor of the memory.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -137,7 +138,7 @@ mod tests {
     use weir_common::ledger::{Counters, Tally};
     use weir_config::interface::Way;
     use weir_datapath::kept::{Away, words};
-    use weir_report::alerting::state::Since;
+    use weir_schema::alerting::state::Since;
 
     use super::*;
 

@@ -20,7 +20,8 @@ pub fn give_back_what_is_freed() {
     }
 }
 
-/// Gives back what is free now, also in small blocks: after work that needed many of them, and will not come again.
+/// Gives memory back that is free now, also in small blocks: after work that needed many of them and will not come
+/// again.
 pub fn give_back_now() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call returns free pages to the system, under the allocator's locks. Nobody uses free memory.

@@ -1,4 +1,5 @@
-//! What to do if a configuration needs more memory than it allows: which views take most, and which changes would fit.
+//! Proposes changes if a configuration needs more memory than it allows: which views take most, and which changes would
+//! fit.
 //!
 //! Each proposed change was planned as a complete configuration, in the same way as when weir reads it, so it is
 //! accepted when the user makes it.
@@ -34,9 +35,9 @@ const HISTORIES: [Option<u64>; 6] =
     needed.div_ceil(1 << 20)
 )]
 pub struct OverBudget {
-    /// The allowed bytes.
+    /// The bytes that the configuration allows.
     pub allowed: u64,
-    /// The needed bytes.
+    /// The bytes that it needs.
     pub needed: u64,
     /// The bytes that the program itself needs, whatever it measures.
     pub program: u64,
@@ -55,7 +56,7 @@ pub struct Fitting {
     pub changes: Vec<Change>,
     /// The most bytes that the configuration needs with them.
     pub needed: u64,
-    /// Whether a running weir must be restarted for them.
+    /// True if a running weir must be restarted for them.
     pub needs_restart: bool,
 }
 
@@ -140,7 +141,7 @@ fn ladders(config: &Config, interfaces: usize, shards: u64) -> Vec<Vec<Change>> 
     }));
     let capacity = config.seen_flows.capacity;
     ladders.push(CAPACITIES.into_iter().filter(|smaller| *smaller < capacity).map(Change::Capacity).collect());
-    let history = config.history.map(|history| history.memory);
+    let history = config.history.as_ref().map(|history| history.memory);
     ladders.push(HISTORIES.into_iter().filter(|smaller| *smaller < history).map(Change::History).collect());
     ladders
 }
@@ -190,9 +191,9 @@ impl Search<'_> {
 }
 
 /// The settings that determine memory and that only a restart changes.
-fn planned_once(config: &Config) -> (Option<History>, u64, f64, &Datapath) {
+fn planned_once(config: &Config) -> (Option<&History>, u64, f64, &Datapath) {
     let SeenFlows { capacity, false_positive_rate, .. } = config.seen_flows;
-    (config.history, capacity, false_positive_rate, &config.datapath)
+    (config.history.as_ref(), capacity, false_positive_rate, &config.datapath)
 }
 
 #[cfg(test)]

@@ -4,21 +4,21 @@ use std::fmt;
 
 use weir_config::{Config, History, view::Standard};
 
-/// A changed setting.
+/// A change of a setting that needs less memory.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// `estimates.top_error`.
+    /// A larger `estimates.top_error`.
     TopError(f64),
     /// The remaining standard views.
     Standard(Vec<Standard>),
     /// The error of a user's view.
     ViewError {
-        /// Its name.
+        /// The name of the view.
         view: String,
-        /// The error.
+        /// The larger error.
         error: f64,
     },
-    /// `seen_flows.capacity`.
+    /// A smaller `seen_flows.capacity`.
     Capacity(u64),
     /// `history.memory`; `None` turns it off.
     History(Option<u64>),
@@ -40,7 +40,10 @@ impl Change {
                 }
             }
             Self::Capacity(capacity) => config.seen_flows.capacity = *capacity,
-            Self::History(memory) => config.history = memory.map(|memory| History { memory }),
+            Self::History(memory) => {
+                let history = config.history.take().unwrap_or_default();
+                config.history = memory.map(|memory| History { memory, ..history });
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Smaller defaults, where the configuration allows less memory than they need.
+//! Chooses smaller defaults if the configuration allows less memory than the defaults need.
 //!
 //! `memory: 20MiB` is meant for a router with little memory. Its user need not know which settings take most: those
 //! that are as by default become smaller together, step by step, until all fits. What somebody has set stays. If even
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weir_config::{Config, Datapath, Estimates, History, SeenFlows, Sink, names::Geo, view::Standard};
 use weir_datapath::{Cpus, Shares};
 use weir_measure::question::Views;
-use weir_report::REPORTS_KEPT;
+use weir_schema::REPORTS_KEPT;
 
 use super::{Change, Memory};
 
@@ -19,15 +19,15 @@ struct Step {
     history: Option<u64>,
     /// `queue` of each sink. A shorter one would not hold the last reports, which would then take memory of their own.
     queue: usize,
-    /// `estimates`.
+    /// The section `estimates`.
     estimates: Estimates,
-    /// `seen_flows.capacity`.
+    /// The setting `seen_flows.capacity`.
     capacity: u64,
     /// `datapath.ring`: bytes per CPU.
     ring: u64,
-    /// `datapath.cache_flows`.
+    /// The setting `datapath.cache_flows`.
     cache_flows: u32,
-    /// Whether there are lists of floods and scans.
+    /// True if there are lists of floods and scans.
     has_spreads: bool,
 }
 
@@ -92,23 +92,23 @@ const STEPS: [Step; 6] = [
 /// On which machine, and beside which configuration.
 #[derive(Clone, Copy)]
 pub struct Fit<'a> {
-    /// Its CPUs.
+    /// The CPUs of the machine.
     pub cpus: &'a Cpus,
-    /// Whether there are programs in the kernel.
+    /// True if there are programs in the kernel.
     pub has_programs: bool,
     /// The number of interface slots.
     pub interfaces: usize,
-    /// The configuration of a weir that runs already: what it cannot change stays as it is.
+    /// The configuration of a weir that is running already: settings that it cannot change stay as they are.
     pub running: Option<&'a Config>,
 }
 
 /// A configuration that is as small as it must be, and its plan.
 pub struct Fitted {
-    /// The configuration.
+    /// The configuration with the smaller defaults.
     pub config: Config,
-    /// Its views.
+    /// The views of the configuration.
     pub views: Arc<Views>,
-    /// Its memory. If this is more than the configuration allows, nothing fits.
+    /// The memory of the configuration. If this is more than the configuration allows, nothing fits.
     pub memory: Memory,
     /// The settings that are smaller than by default, if any.
     pub smaller: Option<String>,
@@ -160,7 +160,7 @@ impl Fit<'_> {
         smaller
     }
 
-    /// The last step.
+    /// Returns the configuration after the last step.
     pub(super) fn smallest(&self, config: &Config) -> Config {
         STEPS.iter().last().map_or_else(|| config.clone(), |step| self.step(step, &self.beside(config)))
     }
@@ -174,7 +174,7 @@ impl Fit<'_> {
         // Names of addresses take the same memory in each trial, so they need not be prepared again.
         let config = Config { networks: Vec::new(), geo: Default::default(), ..config.clone() };
         let views = Views::with_geo(&config, self.interfaces, Arc::default());
-        Memory { names, ..Memory::plan(&config, &views, self.cpus, self.has_programs) }.total()
+        Memory::plan(&config, &views, self.cpus, self.has_programs).with_names(names).total()
     }
 
     /// The same configuration, with the sizes of the running weir in place of defaults, where it cannot change them.
@@ -184,8 +184,9 @@ impl Fit<'_> {
         let Datapath { cache_flows, ring, .. } = running.datapath;
         config.datapath.cache_flows = config.datapath.cache_flows.or(cache_flows);
         config.datapath.ring = config.datapath.ring.or(ring);
-        if config.history == Some(History::default()) {
-            config.history = running.history;
+        if let Some(history) = config.history.take() {
+            let running = running.history.as_ref().map(|running| running.memory);
+            config.history = if is_default(&history) { in_memory(history, running) } else { Some(history) };
         }
         if config.seen_flows.capacity == SeenFlows::default().capacity {
             config.seen_flows.capacity = running.seen_flows.capacity;
@@ -201,7 +202,7 @@ impl Step {
         let Estimates { unique_error, top_error, top_candidates } = Estimates::default();
         let mut smaller = config.clone();
         let estimates = &mut smaller.estimates;
-        // What is exported needs its registers.
+        // Sketches that are exported need their registers.
         let error_max = if config.export.has_unique() { config.export.unique_error_max() } else { f64::INFINITY };
         let error = self.estimates.unique_error.min(error_max).max(unique_error);
         replace(&mut estimates.unique_error, &unique_error, error);
@@ -218,7 +219,9 @@ impl Step {
         }
         if all {
             let Shares { cache_flows, ring } = Shares::new(&Datapath::default(), cpus);
-            replace(&mut smaller.history, &Some(History::default()), self.history.map(|memory| History { memory }));
+            if let Some(history) = smaller.history.take() {
+                smaller.history = if is_default(&history) { in_memory(history, self.history) } else { Some(history) };
+            }
             replace(&mut smaller.seen_flows.capacity, &SeenFlows::default().capacity, self.capacity);
             replace(&mut smaller.datapath.ring, &None, Some(self.ring).filter(|smaller| *smaller < ring));
             let flows = Some(self.cache_flows).filter(|smaller| *smaller < cache_flows);
@@ -231,6 +234,16 @@ impl Step {
 /// The lists of floods and scans.
 const SPREADS: [Standard; 3] =
     [Standard::SourcesPerDestination, Standard::DestinationsPerSource, Standard::PortsPerSource];
+
+/// Whether a history has as much memory as by default.
+fn is_default(history: &History) -> bool {
+    history.memory == History::default().memory
+}
+
+/// The same history in this much memory; `None` is off.
+fn in_memory(history: History, memory: Option<u64>) -> Option<History> {
+    memory.map(|memory| History { memory, ..history })
+}
 
 fn replace<T: PartialEq>(setting: &mut T, default: &T, smaller: T) {
     if setting == default {
@@ -284,7 +297,7 @@ mod tests {
     fn defaults_become_as_small_as_the_memory_asks_and_no_smaller() {
         let cpus = Cpus::of(2);
         let mut needs: Vec<u64> = Vec::new();
-        for mib in [1, 3, 4, 6, 11, 16, 100] {
+        for mib in [2, 3, 4, 6, 11, 16, 24, 100] {
             let config = allowing(mib, "");
             let Fitted { config: fitted, memory, smaller, .. } = fitted(&config, machine(&cpus));
             let needed = memory.total();
@@ -296,6 +309,12 @@ mod tests {
         assert!(needs.is_sorted() && needs.len() > 4, "more memory is used: {needs:?}");
         let unlimited = parse("");
         assert_eq!(fitted(&unlimited, machine(&cpus)).config, unlimited);
+    }
+
+    /// Returns the bytes of the part with this name.
+    fn named(memory: &Memory, what: &str) -> u64 {
+        let mut parts = memory.daemon.iter().chain(&memory.kernel);
+        parts.find(|part| part.what == what).unwrap_or_else(|| panic!("there is no part {what}")).bytes
     }
 
     #[test]
@@ -312,13 +331,13 @@ mod tests {
                 let memory = fitted(&config, machine).memory;
                 for (what, part) in [
                     ("rings", (|memory| memory.ring) as fn(&Memory) -> u64),
-                    ("flow caches", |memory| memory.caches),
+                    ("flow caches", |memory| named(memory, "flow caches")),
                     ("caches of readers", |memory| memory.reader_cache),
                     ("sketches", |memory| memory.shard),
-                    ("filter", |memory| memory.seen_flows),
-                    ("reports", |memory| memory.queues + memory.kept),
-                    ("history", |memory| memory.history),
-                    ("export", |memory| memory.export),
+                    ("filter", |memory| named(memory, "filter of seen flows")),
+                    ("reports", |memory| named(memory, "reports waiting, at most") + named(memory, "last reports")),
+                    ("history", |memory| named(memory, "history")),
+                    ("export", |memory| named(memory, "sketches to export")),
                     ("total", Memory::total),
                 ] {
                     let (earlier, now) = (part(&before), part(&memory));
@@ -351,7 +370,10 @@ mod tests {
                     sinks: [{type: stdout, queue: 9}]\nviews: [{name: v, by: [dst_port], error: 0.003}, {name: w, by: \
                     [src_ip, dst_port]}]\nalerts: {rules: [{name: a, when: ports_per_source > 5}]}";
         let Fitted { config, smaller, .. } = fitted(&allowing(1, text), machine(&Cpus::of(2)));
-        assert_eq!((config.estimates.top_error, config.history), (0.0002, Some(History { memory: 1 << 20 })));
+        assert_eq!(
+            (config.estimates.top_error, config.history),
+            (0.0002, Some(History { memory: 1 << 20, ..History::default() }))
+        );
         assert_eq!((config.datapath.ring, config.sinks[0].queue, config.views[0].error), (Some(2 << 20), 9, 0.003));
         assert_eq!((config.seen_flows.capacity, config.estimates.top_candidates), (50_000, 128));
         assert!(config.standard_views.contains(&Standard::PortsPerSource), "the rule needs it");
@@ -377,7 +399,7 @@ mod tests {
         for memory in [running.memory, Some(1 << 30), None] {
             let found = fitted(&Config { memory, ..parse("") }, beside);
             let Config { history, datapath, seen_flows, .. } = found.config;
-            assert_eq!((history, &datapath, &seen_flows), (running.history, &running.datapath, &running.seen_flows));
+            assert_eq!((&history, &datapath, &seen_flows), (&running.history, &running.datapath, &running.seen_flows));
             let kept = found.kept.unwrap();
             for part in ["history: off", "seen_flows.capacity: 50000", "datapath.ring: 128KiB"] {
                 assert!(kept.contains(part), "{part}: {kept}");

@@ -1,5 +1,5 @@
-//! The memory that a configuration needs: one fixed number, known before the daemon starts. `program_file` says what
-//! the program itself takes. `fit` chooses smaller settings where the configuration allows less than the defaults need,
+//! The memory that a configuration needs: one fixed number, known before the daemon starts. `program_file` has the size
+//! of the program itself. `fit` chooses smaller settings where the configuration allows less than the defaults need,
 //! and `budget` says what to change if that is not enough.
 
 pub mod allocator;
@@ -8,12 +8,7 @@ mod change;
 mod fit;
 pub mod program_file;
 
-use std::{
-    fmt::{self, Write as _},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use weir_common::{
     cpu::{Cpu, HandedOver},
@@ -22,22 +17,20 @@ use weir_common::{
     record::Record,
     sampling::Valve,
 };
-use weir_config::{Addresses, Config, Target, slots, view::ViewKey};
-use weir_datapath::{
-    Cpus, Shares,
-    rates::SECONDS_BYTES,
-    ring_records,
-    tap::{self, OWN_MAX},
-};
+use weir_config::{Addresses, Config, Sink, Target, slots, view::ViewKey};
+use weir_datapath::{Cpus, Shares, rates::SECONDS_BYTES, ring_records, tap};
 use weir_deliver::{
     prometheus,
     sink::{ENTRY_MESSAGES_BYTES, KAFKA_ANSWER_BYTES},
     spool,
 };
-use weir_measure::{lane::LATE_BYTES, open, question::Views, ranking::Ranked, shard::Shard};
-use weir_report::{REPORTS_KEPT, alerting::EVIDENCE_MAX, sketches};
-use weir_sketch::Seen;
-use weir_system::numbers::{grouped, mebibytes};
+use weir_measure::{lane::LATE_BYTES, open, question::Views, ranking::Ranked, seen, shard::Shard};
+use weir_report::exporter;
+use weir_schema::{REPORTS_KEPT, alerting::EVIDENCE_MAX};
+use weir_system::{
+    memory::{self, Part},
+    numbers::{grouped, mebibytes},
+};
 
 pub use self::{
     budget::{Fitting, OverBudget},
@@ -45,12 +38,14 @@ pub use self::{
     fit::{Fit, Fitted, fit},
 };
 
-/// Libraries, thread stacks, TLS, allocator, and log lines that are not written yet.
-const STACKS_BYTES: u64 = 4 << 20;
-/// What the daemon needs besides while it loads its programs, before it has sketches: mostly the line numbers in the
-/// object, which are copied for each function. Measured as the most that was ever resident. To read the kernel's types
-/// takes less.
-const LOADING_BYTES: u64 = 6656 << 10;
+/// Thread stacks, TLS, allocator, and log lines that are not written yet.
+const STACKS_BYTES: u64 = 2 << 20;
+/// The system's libraries. In a static program they are a part of its file, which is counted by itself.
+const LIBRARIES_BYTES: u64 = if cfg!(target_feature = "crt-static") { 0 } else { 2 << 20 };
+/// The memory that the daemon needs in addition while it loads its programs, before it has sketches. The most is
+/// resident while it reads the kernel's description of its types, some 5 MiB; stacks are hardly used then. The programs
+/// themselves take less. Measured.
+const LOADING_BYTES: u64 = 4608 << 10;
 /// The largest report without its lists, and the largest list entry, measured as JSON.
 const REPORT_BYTES: u64 = 8 << 10;
 const ENTRY_BYTES: u64 = 320;
@@ -69,6 +64,8 @@ const KAFKA_DELIVERY_COPIES: u64 = 2;
 const INTERFACE_MESSAGES_BYTES: u64 = 64 << 10;
 /// An interface's ledger as JSON with bounds: thousands of packets for every reason, millions in total.
 const INTERFACE_BYTES: u64 = 1880;
+/// What an interface has carried in a month, as JSON.
+const USAGE_BYTES: u64 = 200;
 /// An alert as JSON with all its evidence, plus the webhook's data.
 const ALERT_BYTES: u64 = 1024 + EVIDENCE_MAX as u64 * ENTRY_BYTES;
 /// Names of addresses are listed only if they take at least this much.
@@ -90,11 +87,9 @@ const TABLES_BYTES: u64 = 2 * (68 << 10);
 /// The ring is mapped twice in a row, so that entries never wrap.
 const RING_MAPPINGS: u64 = 2;
 
-/// The memory that a configuration needs, in bytes.
+/// The memory that a configuration needs: numbers of threads and sizes, from which the parts follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// The program: its file, libraries, and stacks.
-    pub program: u64,
     /// Online CPUs, each with a ring; 0 if no program is loaded.
     pub cpus: u64,
     /// Threads that read rings, each with shards.
@@ -103,51 +98,21 @@ pub struct Memory {
     pub readers: u64,
     /// The most packet sockets, each with a ring.
     pub taps: u64,
-    /// One packet socket's ring.
-    pub packet_ring: u64,
-    /// One reader's flow cache.
+    /// The flow cache of one reader, in bytes.
     pub reader_cache: u64,
-    /// One thread's sketches for one window.
+    /// The sketches of one thread for one window, in bytes.
     pub shard: u64,
-    /// Network prefixes and address databases.
-    pub names: u64,
-    /// The seen-flow filter.
-    pub seen_flows: u64,
-    /// One CPU's ring.
+    /// The ring of one CPU, in bytes.
     pub ring: u64,
-    /// The flow caches, in the kernel.
-    pub caches: u64,
-    /// Counters, valves and buffers of all present and possible CPUs, and tables, in the kernel.
-    pub blocks: u64,
-    /// The rings of CPUs that may be added, in the kernel.
-    pub spare_rings: u64,
-    /// One CPU's interface counters in the daemon, for the two previous windows.
-    pub counters: u64,
-    /// One worker's sums over its CPUs.
-    pub sums: u64,
-    /// The seconds of packet sockets.
-    pub seconds: u64,
-    /// The router's own addresses. Packet sockets recognise its packets by them.
-    pub own: u64,
-    /// The most that reports waiting in sink queues take.
-    pub queues: u64,
-    /// The last reports, for queries, if no queue holds them.
-    pub kept: u64,
-    /// The rows of the last window, for queries.
-    pub listed: u64,
-    /// A reading of the open window, with the last answer.
-    pub live: u64,
-    /// The history of the last hours, plus room for packing and answers.
-    pub history: u64,
-    /// The most that connections of browsers and their answers take.
-    pub web: u64,
-    /// The keys of rows that Prometheus gets as series, for a day.
-    pub talkers: u64,
-    /// Sketches that are gathered until they leave, and those of reports that wait.
-    pub export: u64,
-    /// The most that deliveries from the spools, and the index of spool files, take.
-    pub spools: u64,
+    /// The memory that the daemon has resident while it measures.
+    daemon: Vec<Part>,
+    /// The kernel's maps, except the rings of online CPUs.
+    kernel: Vec<Part>,
 }
+
+/// The parts that other numbers of the plan need.
+const PROGRAM: &str = "program, libraries, stacks";
+const NAMES: &str = "names of addresses";
 
 impl Memory {
     /// The memory of `config` with these views, on a machine with these CPUs, with or without programs in the kernel.
@@ -162,102 +127,90 @@ impl Memory {
                 to_come.map(|(_, part)| u64::from(part.ring_bytes)).sum(),
             )
         });
-        let seen = &config.seen_flows;
         let queued: u64 = config.sinks.iter().map(|sink| sink.queue as u64).sum();
-        let messages = config.alerts.webhook.as_ref().map_or(0, |webhook| webhook.queue as u64);
-        let alerts = config.alerts.rules.len() as u64 * ALERT_BYTES;
+        let alerts = config.rules().len() as u64 * ALERT_BYTES;
         let interfaces = slots(&config.interfaces) as u64;
-        // A long enough queue holds the last reports, too, and shares their memory.
-        let shares_reports = !config.export.is_on()
-            && config.sinks.iter().any(|sink| sink.queue >= REPORTS_KEPT && matches!(sink.addresses, Addresses::Full));
-        let report = REPORT_BYTES + views.rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES + alerts;
+        let rows = views.rows(interfaces);
+        let usage = if config.watches_usage() { interfaces * USAGE_BYTES } else { 0 };
+        let report = REPORT_BYTES + rows * ENTRY_BYTES + interfaces * INTERFACE_BYTES + usage + alerts;
         let taps = tap::count(&config.interfaces, has_programs);
-        let is_on_disk = config.spool.folder(Some(Path::new(""))).is_some();
-        let index = if is_on_disk { spool::Limits::of(&config.spool).index_bytes() } else { 0 };
-        // Other sinks get one report at a time.
-        let batch = |target: &Target| report + if target.is_remote() { BATCH_BYTES } else { 0 };
         let workers = if has_programs { online.div_ceil(CPUS_PER_WORKER).min(WORKERS_MAX) } else { 0 };
-        let threads = workers + taps.min(online);
-        Self {
-            program: program_file::resident_bytes() + STACKS_BYTES,
-            cpus: if has_programs { online as u64 } else { 0 },
-            workers: workers as u64,
-            readers: taps.min(online) as u64,
-            taps: taps as u64,
-            packet_ring: config.datapath.packet_ring,
-            reader_cache: u64::from(cache_flows) * bytes_of::<Record>(),
-            shard: Shard::bytes_for(&config.estimates, views) as u64,
-            names: fit::names_bytes(views),
-            seen_flows: Seen::bytes_for(seen.capacity, seen.false_positive_rate) as u64,
-            ring,
-            caches: if has_programs { caches } else { 0 },
-            blocks: if has_programs { blocks } else { 0 },
-            spare_rings: if has_programs { spare_rings } else { 0 },
-            counters: interfaces * (EDGES_PER_CPU * bytes_of::<Counters>() + LATE_BYTES as u64),
-            sums: EDGES_PER_WORKER * interfaces * bytes_of::<Counters>(),
-            seconds: taps as u64 * SECONDS_BYTES,
-            own: if taps > 0 { tap::OWN_BYTES } else { 0 },
-            queues: queued * report + messages * ALERT_BYTES,
-            kept: if shares_reports { 0 } else { REPORTS_KEPT as u64 * report },
-            listed: views.rows(interfaces) * LISTED_BYTES,
-            // The answer exists as rows, as JSON, and while it is written.
-            live: open::memory_bytes(&config.estimates, views, interfaces as usize, threads) as u64 + 3 * report,
-            history: config
-                .history
-                .map_or(0, |history| weir_history::memory_bytes(history.memory, interfaces as usize)),
-            web: config
-                .web
-                .listen
-                .map_or(0, |_| weir_web::memory_bytes(report, interfaces.min(weir_history::TRACKS_MAX as u64))),
-            talkers: config.prometheus.listen.map_or(0, |_| prometheus::memory_bytes(&config.prometheus)),
-            export: export(config, views, queued),
-            spools: config
-                .sinks
-                .iter()
-                .filter(|sink| sink.target.spool_key().is_some())
-                .map(|sink| DELIVERY_COPIES * batch(&sink.target) + index)
-                .sum::<u64>()
-                + config.sinks.iter().filter(|sink| sink.target.translates()).count() as u64
-                    * (views.rows(interfaces) * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES)
-                + config.sinks.iter().filter(|sink| matches!(sink.target, Target::Kafka(_))).count() as u64
-                    * (KAFKA_ANSWER_COPIES * KAFKA_ANSWER_BYTES + KAFKA_DELIVERY_COPIES * (report + BATCH_BYTES)),
+        let cpus = if has_programs { online as u64 } else { 0 };
+        let threads = Threads { cpus, workers: workers as u64, readers: taps.min(online) as u64, taps: taps as u64 };
+        let shard = Shard::bytes_for(&config.estimates, views) as u64;
+        let reader_cache = u64::from(cache_flows) * bytes_of::<Record>();
+        let [packet_rings, own] = tap::memory(threads.taps, config.datapath.packet_ring);
+        let tracks = interfaces.min(weir_history::TRACKS_MAX as u64);
+        let readings = workers + taps.min(online);
+        let daemon = vec![
+            threads.sketches(shard),
+            threads.rings(ring),
+            threads.of_readers(shard, reader_cache),
+            packet_rings,
+            own,
+            threads.counters(interfaces),
+            Part::new(NAMES, fit::names_bytes(views), "networks and databases, shared by all")
+                .shown_from(NAMES_SHOWN + 1),
+            seen::memory(&config.seen_flows),
+            waiting(config, queued, report),
+            kept(config, rows, report),
+            open::memory(&config.estimates, views, interfaces as usize, readings, report),
+            weir_history::memory(
+                config.history.as_ref(),
+                interfaces as usize,
+                REPORT_BYTES + views.remembered_rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES,
+            ),
+            weir_history::usage::memory(config.usage.is_some(), interfaces as usize),
+            weir_web::memory(&config.web, report, tracks),
+            prometheus::memory(&config.prometheus),
+            exporter::memory(&config.export, views, queued, config.report.interval),
+            spools(config, rows, interfaces, report),
+            Part::new(
+                PROGRAM,
+                program_file::resident_bytes() + STACKS_BYTES + LIBRARIES_BYTES,
+                "of the build that prints this",
+            ),
+        ];
+        let kernel = vec![
+            Part::new("flow caches", caches, "of all CPUs"),
+            Part::new("counters", blocks, "valves, buffers and tables, too"),
+            Part::new("rings of CPUs that may come", spare_rings, "").if_any(),
+        ];
+        let kernel = if has_programs { kernel } else { Vec::new() };
+        let Threads { cpus, workers, readers, taps } = threads;
+        Self { cpus, workers, readers, taps, reader_cache, shard, ring, daemon, kernel }
+    }
+
+    /// The same plan if names of addresses take this much.
+    fn with_names(mut self, bytes: u64) -> Self {
+        for part in self.daemon.iter_mut().filter(|part| part.what == NAMES) {
+            part.bytes = bytes;
         }
+        self
+    }
+
+    /// Returns the bytes of the part with this name.
+    fn part(&self, what: &str) -> u64 {
+        self.daemon.iter().chain(&self.kernel).find(|part| part.what == what).map_or(0, |part| part.bytes)
     }
 
     /// The daemon's resident memory at most.
     pub fn resident(&self) -> u64 {
-        self.measuring().max(self.floor() + self.names)
+        self.measuring().max(self.floor() + self.part(NAMES))
     }
 
-    /// What the program itself needs, whatever it measures.
-    pub const fn floor(&self) -> u64 {
-        self.program + if self.cpus > 0 { LOADING_BYTES } else { 0 }
+    /// Returns the bytes that the program itself needs, whatever it measures.
+    pub fn floor(&self) -> u64 {
+        self.part(PROGRAM) + if self.cpus > 0 { LOADING_BYTES } else { 0 }
     }
 
-    const fn measuring(&self) -> u64 {
-        self.program
-            + self.workers * (SHARDS_PER_WORKER * self.shard + self.sums)
-            + self.cpus * (RING_MAPPINGS * self.ring + self.counters)
-            + self.readers * (SHARDS_PER_WORKER * self.shard + self.reader_cache + self.sums)
-            + self.taps * self.packet_ring
-            + self.seconds
-            + self.own
-            + self.names
-            + self.seen_flows
-            + self.queues
-            + self.kept
-            + self.listed
-            + self.live
-            + self.history
-            + self.web
-            + self.talkers
-            + self.export
-            + self.spools
+    fn measuring(&self) -> u64 {
+        memory::total(&self.daemon)
     }
 
     /// The memory of the kernel's maps except the rings of online CPUs.
-    pub const fn kernel(&self) -> u64 {
-        self.caches + self.blocks + self.spare_rings
+    pub fn kernel(&self) -> u64 {
+        memory::total(&self.kernel)
     }
 
     /// The number of sketches per view.
@@ -277,15 +230,80 @@ impl Memory {
     pub fn limit(&self) -> u64 {
         let sketches = self.shards() * self.shard;
         let earlier = self.kernel() + self.cpus * self.ring;
-        (self.total() + sketches + earlier + self.program + LOADING_BYTES).next_multiple_of(1 << 20)
+        (self.total() + sketches + earlier + self.part(PROGRAM) + LOADING_BYTES).next_multiple_of(1 << 20)
     }
 }
 
-/// The most that sketches take: those that are gathered, and those of reports in queues.
-fn export(config: &Config, views: &Views, queued: u64) -> u64 {
-    let (every, interval) = (config.export.every.as_secs(), config.report.interval.as_secs());
-    let waiting = (queued * interval).div_ceil(every.max(interval).max(1));
-    sketches::memory_bytes(&config.export, views) + waiting * sketches::bytes_at_most(&config.export, views)
+/// The threads that measure, and their inputs.
+struct Threads {
+    cpus: u64,
+    workers: u64,
+    readers: u64,
+    taps: u64,
+}
+
+impl Threads {
+    fn sketches(&self, shard: u64) -> Part {
+        let how = format!("{} x {SHARDS_PER_WORKER} x {}", plural(self.workers, "worker"), mib(shard));
+        Part::new("sketches", self.workers * SHARDS_PER_WORKER * shard, how).if_any()
+    }
+
+    fn rings(&self, ring: u64) -> Part {
+        let how = format!("{} x {RING_MAPPINGS} x {}", plural(self.cpus, "CPU"), mib(ring));
+        Part::new("rings, as mapped", self.cpus * RING_MAPPINGS * ring, how).if_any()
+    }
+
+    fn of_readers(&self, shard: u64, cache: u64) -> Part {
+        let how = format!("{} x ({SHARDS_PER_WORKER} x {} sketches + {} cache)", self.readers, mib(shard), mib(cache));
+        Part::new("readers of packet sockets", self.readers * (SHARDS_PER_WORKER * shard + cache), how).if_any()
+    }
+
+    /// The counters of each CPU for the two previous windows, the sums of each thread, and the seconds of sockets.
+    fn counters(&self, interfaces: u64) -> Part {
+        let of_cpu = interfaces * (EDGES_PER_CPU * bytes_of::<Counters>() + LATE_BYTES as u64);
+        let of_thread = EDGES_PER_WORKER * interfaces * bytes_of::<Counters>();
+        let threads = self.workers + self.readers;
+        let how = format!("of {} and {}", plural(self.cpus, "CPU"), plural(threads, "thread"));
+        let bytes = self.cpus * of_cpu + threads * of_thread + self.taps * SECONDS_BYTES;
+        Part::new("counters of interfaces", bytes, how)
+    }
+}
+
+/// The reports that wait in the queues of sinks, and the messages of alerts.
+fn waiting(config: &Config, queued: u64, report: u64) -> Part {
+    let messages = config.alerts.webhook.as_ref().map_or(0, |webhook| webhook.queue as u64);
+    Part::new("reports waiting, at most", queued * report + messages * ALERT_BYTES, "all queues full")
+}
+
+/// The last reports, unless a queue holds them, and the rows of the last window.
+fn kept(config: &Config, rows: u64, report: u64) -> Part {
+    // A long enough queue holds the last reports, too, and shares their memory.
+    let shares_reports = !config.export.is_on()
+        && config.sinks.iter().any(|sink| sink.queue >= REPORTS_KEPT && matches!(sink.addresses, Addresses::Full));
+    let reports = if shares_reports { 0 } else { REPORTS_KEPT as u64 * report };
+    let how = "for `weir report`, `weir ask` and Prometheus";
+    Part::new("last reports", reports + rows * LISTED_BYTES, how).shown_from(NAMES_SHOWN + 1)
+}
+
+/// Deliveries from the spools, and the index of spool files.
+fn spools(config: &Config, rows: u64, interfaces: u64, report: u64) -> Part {
+    let is_on_disk = config.spool.folder(Some(Path::new(""))).is_some();
+    let index = if is_on_disk { spool::Limits::of(&config.spool).index_bytes() } else { 0 };
+    // Other sinks get one report at a time.
+    let batch = |target: &Target| report + if target.is_remote() { BATCH_BYTES } else { 0 };
+    let of_sink = |sink: &Sink| {
+        let spooled = sink.target.spool_key().map_or(0, |_| DELIVERY_COPIES * batch(&sink.target) + index);
+        let messages = rows * ENTRY_MESSAGES_BYTES + interfaces * INTERFACE_MESSAGES_BYTES;
+        let kafka = KAFKA_ANSWER_COPIES * KAFKA_ANSWER_BYTES + KAFKA_DELIVERY_COPIES * (report + BATCH_BYTES);
+        let is_kafka = matches!(sink.target, Target::Kafka(_));
+        spooled + if sink.target.translates() { messages } else { 0 } + if is_kafka { kafka } else { 0 }
+    };
+    let bytes = config.sinks.iter().map(of_sink).sum();
+    Part::new("delivery and spools", bytes, "batches, and the names of all files").if_any()
+}
+
+fn plural(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 const fn bytes_of<T>() -> u64 {
@@ -294,71 +312,22 @@ const fn bytes_of<T>() -> u64 {
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cpus, workers, readers, taps, packet_ring, reader_cache, shard, seen_flows, ring, counters, .. } =
-            self;
-        let mut line = |what: &str, bytes: u64, how: String| writeln!(f, "  {what:<28}{:>10}  {how}", mib(bytes));
-        let plural = |count: &u64, what: &str| format!("{count} {what}{}", if *count == 1 { "" } else { "s" });
-        if *cpus > 0 {
-            let sketches = workers * SHARDS_PER_WORKER * shard;
-            let of_workers = plural(workers, "worker");
-            line("sketches", sketches, format!("{of_workers} x {SHARDS_PER_WORKER} x {}", mib(*shard)))?;
-            let mapped = cpus * RING_MAPPINGS * ring;
-            line("rings, as mapped", mapped, format!("{} x {RING_MAPPINGS} x {}", plural(cpus, "CPU"), mib(*ring)))?;
+        let mut line = |what: &str, bytes: u64, how: &str| writeln!(f, "  {what:<28}{:>10}  {how}", mib(bytes));
+        for part in self.daemon.iter().filter(|part| part.is_shown()) {
+            line(part.what, part.bytes, &part.how)?;
         }
-        if *taps > 0 {
-            line(
-                "readers of packet sockets",
-                readers * (SHARDS_PER_WORKER * shard + reader_cache),
-                format!("{readers} x ({SHARDS_PER_WORKER} x {} sketches + {} cache)", mib(*shard), mib(*reader_cache)),
-            )?;
-            line("packet sockets' rings", taps * packet_ring, format!("{taps} x {}, at most", mib(*packet_ring)))?;
-            line("the router's own addresses", self.own, format!("at most {OWN_MAX} of IP and of links"))?;
-        }
-        let sums = (workers + readers) * self.sums;
-        let of_all = format!("of {} and {}", plural(cpus, "CPU"), plural(&(workers + readers), "thread"));
-        line("counters of interfaces", cpus * counters + sums + self.seconds, of_all)?;
-        if self.names > NAMES_SHOWN {
-            line("names of addresses", self.names, "networks and databases, shared by all".into())?;
-        }
-        line("filter of seen flows", *seen_flows, "shared by all".into())?;
-        line("reports waiting, at most", self.queues, String::from("all queues full"))?;
-        if self.kept + self.listed > NAMES_SHOWN {
-            let last = self.kept + self.listed;
-            line("last reports", last, String::from("for `weir report`, `weir ask` and Prometheus"))?;
-        }
-        line("the open window, when read", self.live, String::from("for `weir top` and `weir ask --live`"))?;
-        if self.history > 0 {
-            line("history", self.history, String::from("an hour of seconds, windows, and room to pack and join them"))?;
-        }
-        if self.web > 0 {
-            line("the page", self.web, String::from("connections of browsers, and answers in progress"))?;
-        }
-        if self.talkers > 0 {
-            line("keys of `prometheus.top`", self.talkers, String::from("of a day, in three lists"))?;
-        }
-        if self.export > 0 {
-            line("sketches to export", self.export, String::from("gathered, and in reports that wait"))?;
-        }
-        if self.spools > 0 {
-            line("delivery and spools", self.spools, String::from("batches, and the names of all files"))?;
-        }
-        line("program, libraries, stacks", self.program, "of the build that prints this".to_owned())?;
         let how = match self.resident() > self.measuring() {
             true => "while the programs are loaded; later less",
             false => "the same for ten flows and for ten million",
         };
-        line("resident, at most", self.resident(), how.to_owned())?;
-        if *cpus > 0 {
-            let (caches, blocks) = (mib(self.caches), mib(self.blocks));
-            let mut how = format!("{caches} flow caches, {blocks} counters");
-            if self.spare_rings > 0 {
-                write!(how, ", {} rings of CPUs that may come", mib(self.spare_rings))?;
-            }
-            line("kernel maps, in addition", self.kernel(), how)?;
-            line("in all, at most", self.total(), String::from("each ring once: it is mapped twice"))?;
-            let limit = "`MemoryMax=` that leaves room for a reload and a restart".to_owned();
-            line("limit of the service", self.limit(), limit)?;
-            let records = ring_records(*ring);
+        line("resident, at most", self.resident(), how)?;
+        if self.cpus > 0 {
+            let parts = self.kernel.iter().filter(|part| part.is_shown());
+            let parts: Vec<_> = parts.map(|part| format!("{} {}", mib(part.bytes), part.what)).collect();
+            line("kernel maps, in addition", self.kernel(), &parts.join(", "))?;
+            line("in all, at most", self.total(), "each ring once: it is mapped twice")?;
+            line("limit of the service", self.limit(), "`MemoryMax=` that leaves room for a reload and a restart")?;
+            let records = ring_records(self.ring);
             writeln!(f, "\n# how long a CPU's ring lasts while nobody reads it: {} records", grouped(records))?;
             for rate in [100_000, 1_000_000, 10_000_000] {
                 let lasts = Duration::from_micros(records * 1_000_000 / rate);
@@ -379,7 +348,7 @@ mod tests {
 
     use super::*;
 
-    use weir_report::{Ledger, Report, Tally};
+    use weir_schema::{Ledger, Report, Tally};
 
     fn default_plan(cpus: u32, has_programs: bool) -> Memory {
         let config = Config::default();
@@ -415,10 +384,11 @@ mod tests {
     fn the_last_reports_are_planned_if_no_queue_has_them() {
         let kept = |sink: &str| {
             let config = Config::parse(&format!("sinks: [{{type: stdout, {sink}}}]"), "test").unwrap();
-            Memory::plan(&config, &Views::new(&config, 1).unwrap(), &Cpus::of(2), true).kept
+            Memory::plan(&config, &Views::new(&config, 1).unwrap(), &Cpus::of(2), true).part("last reports")
         };
-        assert_eq!((kept("queue: 64"), kept("queue: 5")), (0, 0));
-        assert!(kept("queue: 4") > 5 * REPORT_BYTES);
+        let rows = kept("queue: 64");
+        assert_eq!(kept("queue: 5"), rows);
+        assert!(kept("queue: 4") > rows + 5 * REPORT_BYTES);
         assert_eq!(kept("queue: 4"), kept("queue: 64, addresses: prefix"));
     }
 
@@ -429,8 +399,9 @@ mod tests {
             Memory::plan(&config, &Views::new(&config, 1).unwrap(), &Cpus::of(2), true)
         };
         let (none, some) = (plan("listen: 127.0.0.1:9469"), plan("listen: 127.0.0.1:9469, top: 5"));
-        assert_eq!((none.talkers, some.talkers), (0, 3 * 500 * 8));
-        assert_eq!(some.total() - none.total(), some.talkers);
+        let keys = |plan: &Memory| plan.part("keys of `prometheus.top`");
+        assert_eq!((keys(&none), keys(&some)), (0, 3 * 500 * 8));
+        assert_eq!(some.total() - none.total(), keys(&some));
         assert!(some.to_string().contains("prometheus.top") && !none.to_string().contains("prometheus.top"));
     }
 
@@ -442,7 +413,7 @@ mod tests {
             let views = Views::new(&config, slots(&config.interfaces)).unwrap();
             Memory::plan(&config, &views, &Cpus::of(cpus), true)
         };
-        for (interfaces, limit) in [("[eth0]", 259 << 20), ("[\"*\"]", 390 << 20)] {
+        for (interfaces, limit) in [("[eth0]", 293 << 20), ("[\"*\"]", 425 << 20)] {
             let plan = plan_of(interfaces, 128);
             assert!(plan.total() <= limit, "{interfaces}: {plan}");
             assert_eq!(plan.workers, WORKERS_MAX as u64);
@@ -456,7 +427,7 @@ mod tests {
 
     #[test]
     fn the_ledger_of_an_interface_is_no_longer_than_planned() {
-        let golden = include_str!("../../report/tests/golden/report.json");
+        let golden = include_str!("../../schema/tests/golden/report.json");
         let mut account = serde_json::from_str::<Report>(golden).unwrap().interfaces.swap_remove(1);
         let tally = |packets| Tally { packets, bytes: packets * 800 };
         account.name = "x".repeat(15);
@@ -475,7 +446,7 @@ mod tests {
         (account.coverage, account.kept) = (share, 0.9991231234567891);
         (account.coverage_lower, account.coverage_upper, account.coverage_bytes) = (share, share, share);
         (account.coverage_bytes_lower, account.coverage_bytes_upper) = (share, share);
-        (account.blind_seconds, account.trouble) = (share, Some("x".repeat(weir_report::TROUBLE_MAX)));
+        (account.blind_seconds, account.trouble) = (share, Some("x".repeat(weir_schema::TROUBLE_MAX)));
         let bytes = serde_json::to_vec(&account).unwrap().len() as u64;
         assert!((INTERFACE_BYTES - 100..INTERFACE_BYTES).contains(&bytes), "{bytes} bytes");
     }
@@ -496,9 +467,10 @@ mod tests {
         let plan = |cpus: &Cpus| Memory::plan(&config, &views, cpus, true);
         let all = Cpus::of(2);
         let (few, more) = (plan(&all), plan(&Cpus { possible: 4, ..all.clone() }));
-        assert_eq!((few.spare_rings, more.spare_rings), (0, 512 << 10));
+        let spare = |plan: &Memory| plan.part("rings of CPUs that may come");
+        assert_eq!((spare(&few), spare(&more)), (0, 512 << 10));
         assert!(more.to_string().contains("0.5 MiB rings of CPUs that may come"), "{more}");
         // An offline CPU has a full-size ring.
-        assert_eq!(plan(&Cpus { online: vec![0], ..all }).spare_rings, few.ring);
+        assert_eq!(spare(&plan(&Cpus { online: vec![0], ..all })), few.ring);
     }
 }

@@ -7,7 +7,7 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt as _, sync::LazyLock};
 
-/// What is planned if the file cannot be read: a build for debugging.
+/// The size that is planned if the file cannot be read: that of a build for debugging.
 const UNKNOWN_BYTES: u64 = 24 << 20;
 /// The most sections of a file that are read. Linkers make some thirty.
 const SECTIONS_MAX: u16 = 256;
@@ -29,7 +29,7 @@ pub fn resident_bytes() -> u64 {
     *RESIDENT
 }
 
-/// The same of the program in `file`.
+/// Returns the resident size of the program in `file`.
 fn resident_of(file: &File) -> io::Result<u64> {
     let head = read::<64>(file, 0)?;
     if !head.starts_with(b"\x7fELF\x02") {

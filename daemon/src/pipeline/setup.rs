@@ -1,15 +1,17 @@
-//! What is decided before the first thread starts: keys, folders, sizes, views, memory.
+//! The decisions that are made before the first thread starts: keys, folders, sizes, views, memory.
 
 use std::{path::Path, sync::Arc};
 
 use tracing::warn;
-use weir_config::{Config, HashKey, Interface, Secret, SpoolLocation, names::Geo, slots};
+use weir_config::{Config, HashKey, Interface, Location, Secret, names::Geo, slots};
 use weir_datapath::{Cpus, Kernel, KernelError, Plan, descriptors, maps::Valves, tap};
 use weir_deliver::spool::{Limits, root::SpoolRoot};
 use weir_measure::{
+    batch::RecordBatch,
     keys::Keys,
     question::Views,
     seen::{self, Rotation},
+    shard::Shard,
     window::Window,
 };
 use weir_report::observer::{Last, Observer};
@@ -19,7 +21,7 @@ use weir_system::{clock, lock::LockError};
 use super::RunError;
 use crate::{
     handover::Inheritance,
-    memory::{self, Fit, Fitted, Memory, allocator},
+    memory::{self, Fit, Fitted, Memory, SHARDS_PER_WORKER, allocator},
     state::LastReportFile,
 };
 
@@ -31,20 +33,24 @@ pub struct Setup {
     pub secret: Secret,
     /// The machine that reports.
     pub observer: Observer,
-    /// Where the number of the last report is kept, and the last one.
-    pub state: Option<LastReportFile>,
-    /// The last report that the state directory knows.
-    pub known: Option<Last>,
-    /// Where reports wait on disk.
-    pub spools: Option<SpoolRoot>,
-    /// The machine's CPUs.
+    /// The CPUs of the machine.
     pub cpus: Cpus,
     /// The sizes of the datapath.
     pub plan: Plan,
-    /// The views.
+    /// The views of the configuration.
     pub views: Arc<Views>,
     /// The planned memory, and how many workers and readers there are.
     pub memory: Memory,
+}
+
+/// The folders that are locked for this weir.
+pub struct Folders {
+    /// The file that keeps the number of the last report.
+    pub state: Option<LastReportFile>,
+    /// The last report that the state directory knows.
+    pub known: Option<Last>,
+    /// The folder in which reports wait on disk.
+    pub spools: Option<SpoolRoot>,
 }
 
 impl Setup {
@@ -57,7 +63,7 @@ impl Setup {
         config: &Config,
         directory: Option<&Path>,
         inheritance: &Inheritance,
-    ) -> Result<(Self, Option<Kernel>), RunError> {
+    ) -> Result<(Self, Folders, Option<Kernel>), RunError> {
         let cpus = Cpus::of_this_machine()?;
         let has_programs = tap::needs_programs(&config.interfaces);
         let geo = Arc::new(Geo::open(&config.geo)?);
@@ -71,7 +77,7 @@ impl Setup {
         let observer = Observer::of_machine(&config.observer, secret.first().derive("run").id() ^ random_run());
         let (state, known) =
             directory.map_or(Ok((None, None)), |directory| LastReportFile::open(directory, observer.identity()))?;
-        let spools = spools(config, directory)?;
+        let folders = Folders { state, known, spools: spools(config, directory)? };
         let mut plan = Plan::drawn(&fitted.config, &cpus)?;
         let kernel = load(config, &plan)?;
         allocator::give_back_now();
@@ -87,7 +93,7 @@ impl Setup {
             warn!("`memory` allows less than the defaults need, so these are smaller: {smaller}");
         }
         let config = Arc::new(config);
-        Ok((Self { config, secret, observer, state, known, spools, cpus, plan, views, memory }, kernel))
+        Ok((Self { config, secret, observer, cpus, plan, views, memory }, folders, kernel))
     }
 
     /// How many interface slots there are.
@@ -109,16 +115,20 @@ impl Setup {
     }
 }
 
-/// What the first window begins with.
+/// The things that the first window begins with.
 pub struct FirstWindow {
-    /// The window.
+    /// The first window.
     pub window: Window,
     /// The keys of its day.
     pub keys: Keys,
     /// The filter of seen flows.
     pub seen: Arc<Seen>,
-    /// When that filter is rotated.
+    /// The time at which that filter is rotated.
     pub rotation: Rotation,
+    /// The shard of the first worker or reader. It also gets the inherited records.
+    pub batch: RecordBatch,
+    /// The spare shards of all workers and readers.
+    pub spares: Vec<Box<Shard>>,
 }
 
 impl FirstWindow {
@@ -134,11 +144,15 @@ impl FirstWindow {
         let (now, interval) = (clock::now(), config.report.interval);
         let first = || Window::first(now, interval, config.report.first_window);
         let window = last_end.map_or_else(first, |end| Window::resume(end, now, interval));
-        let keys = Keys::new(secret.clone(), HashKey::Random.key()?, window.start());
+        let mut keys = Keys::new(secret.clone(), HashKey::Random.key()?, window.start());
         let empty = seen::filter(&config.seen_flows, keys.id());
         let (seen, begun) = inheritance.seen(&empty).unwrap_or((empty, None));
         let rotation = Rotation::new(config.seen_flows.generation, begun.or(Some(clock::now().monotonic)));
-        Ok(Self { window, keys, seen: Arc::new(seen), rotation })
+        let mut shard = || keys.shard(&config.estimates, &setup.views);
+        let threads = setup.memory.workers + setup.memory.readers;
+        let (batch, spares) =
+            (RecordBatch::new(shard()), (0..threads * (SHARDS_PER_WORKER - 1)).map(|_| shard()).collect());
+        Ok(Self { window, keys, seen: Arc::new(seen), rotation, batch, spares })
     }
 }
 
@@ -150,7 +164,7 @@ fn spools(config: &Config, state_directory: Option<&Path>) -> Result<Option<Spoo
     }
     let in_memory = "undelivered reports wait in memory, which has room for only a few, and a restart loses them";
     let Some(folder) = config.spool.folder(state_directory) else {
-        let is_asked_for = config.spool.path == SpoolLocation::StateDirectory;
+        let is_asked_for = config.spool.path == Location::StateDirectory;
         if is_asked_for && config.sinks.iter().any(|sink| sink.target.is_remote()) {
             warn!("no spool: {in_memory}. Name a folder for them: `spool: {{path: /var/lib/weir/spool}}`");
         }

@@ -1,17 +1,58 @@
 //! Continues the measurement of earlier weirs.
 
 use tracing::{info, warn};
-use weir_attach::Attachments;
+use weir_attach::{Attacher, Attachments};
 use weir_datapath::{Edge, syscall};
 use weir_measure::batch::RecordBatch;
+use weir_report::{observer::Last, questions};
+use weir_schema::alerting::Alerts;
 use weir_sketch::Seen;
 use weir_system::text::with_causes;
 
-use crate::handover::{Inheritance, previous_run::Inherited};
+use super::setup::{FirstWindow, Setup};
+use crate::handover::{Handover, Inheritance, previous_run::Inherited};
+
+/// The state that continues from earlier weirs, and goes on to the next one.
+pub struct Continued {
+    /// The last report of the earlier weir.
+    pub last: Option<Last>,
+    /// The states of their alerts.
+    pub alerts: Alerts,
+    /// The packets that they counted and did not report.
+    pub edge: Option<Edge>,
+    /// The state for the next weir, if systemd keeps it.
+    pub handover: Option<Handover>,
+}
+
+impl Continued {
+    /// Everything is attached, so what earlier weirs have left is read into the first window.
+    pub fn new(
+        inheritance: Inheritance,
+        mut handover: Option<Handover>,
+        attacher: &mut Attacher<'_>,
+        attachments: &mut Attachments<'_>,
+        first: &mut FirstWindow,
+        setup: &Setup,
+    ) -> Self {
+        let last = inheritance.state().and_then(|state| state.last.clone());
+        let config = &setup.config;
+        let mut alerts = Alerts::new(&config.rules(), &questions(&setup.views), config.report.interval);
+        alerts.resume(inheritance.state().map_or(&[], |state| &state.alerts));
+        let earlier = inheritance.names();
+        let broken = attacher.settle_inherited();
+        let edge = inherit(inheritance, &broken, attachments, &mut first.batch, &first.seen, setup.interfaces());
+        match &mut handover {
+            Some(handover) => handover.take_over(earlier, attachments.slot_states()),
+            // Without a handover nothing else removes them.
+            None => Inheritance::forget(earlier),
+        }
+        Self { last, alerts, edge, handover }
+    }
+}
 
 /// Reads what earlier weirs left behind into the first window: records go into `batch`, counters into the returned
 /// edge. `broken` are the links that could not be taken over.
-pub fn inherit(
+fn inherit(
     inheritance: Inheritance,
     broken: &[(syscall::Hook, u32)],
     attachments: &mut Attachments<'_>,

@@ -14,6 +14,8 @@ use weir_attach::{
 };
 use weir_datapath::{Chains, KernelError, RingEvents, maps::Valves, tap::ReaderCommands};
 use weir_measure::{
+    batch::RecordBatch,
+    keys::Keys,
     lane::KernelSource,
     reader::Reader,
     ring_aggregator::RingAggregator,
@@ -33,11 +35,31 @@ use crate::{cpu_rings::WorkerHandle, needs::Needs, reload::reloader::Reloader, w
 /// overflow.
 const NEWS: usize = 1024;
 
-/// Where a worker gets its rings from.
+/// The source of a worker's rings.
 pub struct WorkerInput<'a> {
     valves: Valves,
     events: Arc<RingEvents>,
     newcomers: Receiver<KernelSource<'a>>,
+}
+
+/// The inputs of the threads that measure.
+pub struct Inputs<'a> {
+    /// One for each worker. Without programs there are no rings and no workers.
+    pub workers: Vec<WorkerInput<'a>>,
+    /// The ends of the readers of packet sockets, one for each.
+    pub readers: Vec<ReaderCommands>,
+}
+
+/// The shards of the first window.
+pub struct FirstShards<'a> {
+    /// The shard of the first thread, with the inherited records.
+    pub batch: RecordBatch,
+    /// The spares of all threads.
+    pub spares: Vec<Box<Shard>>,
+    /// The keys for the shards of the other threads.
+    pub keys: &'a mut Keys,
+    /// The filter of seen flows.
+    pub seen: &'a Arc<Seen>,
 }
 
 /// A handle and an input for each worker. There is one worker for each of the valves.
@@ -61,9 +83,7 @@ pub fn connect<'a>(valves: Vec<Valves>) -> Result<(Vec<WorkerHandle<'a>>, Vec<Wo
 pub struct Threads<'scope, 'env> {
     /// The scope that waits for the threads to end.
     pub scope: &'scope Scope<'scope, 'env>,
-    /// Everything that was decided before.
-    pub setup: &'env Setup,
-    /// Which rights the kernel demands.
+    /// The rights that the kernel demands.
     pub needs: Needs,
 }
 
@@ -73,17 +93,19 @@ impl<'scope> Threads<'scope, '_> {
     /// # Errors
     ///
     /// A thread cannot be started.
-    pub fn start_workers(
+    pub fn start_workers<'k: 'scope>(
         self,
-        workers: &mut Workers<'scope>,
-        inputs: Vec<WorkerInput<'scope>>,
-        inboxes: Vec<ReaderCommands>,
-        seen: &Arc<Seen>,
-        mut shard: impl FnMut() -> Box<Shard>,
-    ) -> io::Result<()> {
-        let Setup { config, plan, .. } = self.setup;
-        for (nth, WorkerInput { mut valves, events, newcomers }) in inputs.into_iter().enumerate() {
-            let aggregator = RingAggregator::new(seen.clone(), self.setup.interfaces(), shard());
+        setup: &Setup,
+        inputs: Inputs<'k>,
+        shards: FirstShards<'_>,
+    ) -> io::Result<Workers<'scope>> {
+        let Setup { config, plan, .. } = setup;
+        let FirstShards { batch, spares, keys, seen } = shards;
+        let mut workers = Workers::new(spares);
+        let mut first = Some(batch.into_shard());
+        let mut shard = || first.take().unwrap_or_else(|| keys.shard(&config.estimates, &setup.views));
+        for (nth, WorkerInput { mut valves, events, newcomers }) in inputs.workers.into_iter().enumerate() {
+            let aggregator = RingAggregator::new(seen.clone(), setup.interfaces(), shard());
             let throttle = Throttle::new(&config.sampling, move |cpu, rate| valves.set(cpu, rate));
             let waker = events.waker();
             let wait = move |patience| events.wait(patience);
@@ -91,13 +113,13 @@ impl<'scope> Threads<'scope, '_> {
                 move |orders: &_, closed: &_| worker::run(aggregator, &newcomers, throttle, wait, orders, closed);
             workers.spawn(self.scope, format!("weir-worker{nth}"), self.needs.of_workers(), waker, work)?;
         }
-        for (nth, inbox) in inboxes.into_iter().enumerate() {
+        for (nth, inbox) in inputs.readers.into_iter().enumerate() {
             let reader = Reader::new(inbox, &plan.of_reader(nth), &config.sampling, seen.clone(), shard());
             let waker = reader.waker();
             let work = move |orders: &_, closed: &_| reader.run(orders, closed);
             workers.spawn(self.scope, format!("weir-tap{nth}"), CapabilitySet::empty(), waker, work)?;
         }
-        Ok(())
+        Ok(workers)
     }
 
     /// Starts the thread that waits for changes of interfaces.
@@ -120,9 +142,9 @@ impl<'scope> Threads<'scope, '_> {
     /// # Errors
     ///
     /// A thread cannot be started.
-    pub fn attach(
+    pub fn attach<'k: 'scope>(
         self,
-        mut attacher: Attacher<'scope>,
+        mut attacher: Attacher<'k>,
         channels: Channels,
         kept: &[NeededCapability],
     ) -> io::Result<Sender<bool>> {
@@ -152,7 +174,7 @@ impl<'scope> Threads<'scope, '_> {
     /// # Errors
     ///
     /// It cannot be started.
-    pub fn reload(self, reloader: Reloader<'scope>) -> io::Result<()> {
+    pub fn reload<'k: 'scope>(self, reloader: Reloader<'k>) -> io::Result<()> {
         self.spawn("weir-reload", move || {
             privileges::give_up_all_but_files();
             reloader.run();

@@ -32,7 +32,7 @@ pub use self::{
 /// The outcome of a reload: what has changed, or why nothing has.
 pub type Outcome = Result<Reloaded, String>;
 
-/// An accepted configuration.
+/// A configuration that was accepted, as the answer to `weir reload`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reloaded {
     /// When it takes effect: at the end of the open window.
@@ -51,7 +51,7 @@ pub struct Reloaded {
     pub detached: Vec<String>,
 }
 
-weir_report::from_json!(Reloaded);
+weir_schema::from_json!(Reloaded);
 
 impl Reloaded {
     /// The outcome as a line for people, as of this time.
@@ -70,7 +70,7 @@ impl Reloaded {
         told
     }
 
-    /// What else to know about the configuration in force, as lines for people.
+    /// Returns more facts about the configuration in force, as lines for people.
     pub fn more(&self) -> impl Iterator<Item = String> + '_ {
         let detached = (!self.detached.is_empty()).then(|| {
             format!(
@@ -83,7 +83,7 @@ impl Reloaded {
         self.on_memory().chain(detached)
     }
 
-    /// What became smaller to fit into `memory`, and what stays smaller, as lines for people.
+    /// Returns the settings that became smaller to fit into `memory`, and those that stay smaller, as lines for people.
     fn on_memory(&self) -> impl Iterator<Item = String> + '_ {
         let smaller = self
             .smaller
@@ -98,7 +98,7 @@ impl Reloaded {
 /// A request to reload the configuration.
 #[derive(Debug)]
 pub struct Request {
-    /// Where the outcome goes.
+    /// Takes the outcome for the client.
     pub reply: Sender<Outcome>,
     /// Woken when the outcome has arrived.
     pub waker: Waker,
@@ -107,7 +107,7 @@ pub struct Request {
 /// The configuration in force.
 #[derive(Clone, Debug)]
 pub struct InForce {
-    /// The configuration.
+    /// The configuration as it was read.
     pub config: Arc<Config>,
     /// The number of interface slots that are provided.
     pub interfaces: usize,
@@ -116,7 +116,7 @@ pub struct InForce {
 }
 
 impl InForce {
-    /// The first one.
+    /// Begins with the configuration that weir was started with.
     pub const fn new(config: Arc<Config>, interfaces: usize) -> Self {
         Self { config, interfaces, generation: 0 }
     }
@@ -125,17 +125,17 @@ impl InForce {
 /// A configuration that is ready to take effect.
 #[derive(Debug)]
 pub struct Prepared {
-    /// The configuration.
+    /// The configuration as it was read.
     pub config: Arc<Config>,
-    /// Its views.
+    /// The views of the configuration.
     pub views: Arc<Views>,
     /// Interface slots for which its views have room.
     pub interfaces: usize,
     /// The resident memory planned for it, in bytes.
     pub memory_bytes: u64,
-    /// Its sinks that the configuration in force does not have.
+    /// The sinks that the configuration in force does not have.
     pub opened: Vec<(Sink, Outbox)>,
-    /// Its webhook, if it differs from the one in force.
+    /// The webhook, if it differs from the one in force.
     pub webhook: Option<Outbox>,
     /// The generation of the configuration in force against which this was prepared.
     pub from: u64,
@@ -144,7 +144,7 @@ pub struct Prepared {
 /// Offers a prepared configuration to the coordinator.
 #[derive(Debug)]
 pub struct Offer {
-    /// The prepared configuration.
+    /// The configuration with everything that was opened for it.
     pub prepared: Prepared,
     /// Where the answer goes: `None` if another configuration has come into force in the meantime.
     pub reply: Sender<Option<Accepted>>,
@@ -159,9 +159,9 @@ pub struct Accepted {
     pub detached: Vec<String>,
 }
 
-/// The coordinator's side.
+/// The coordinator's side of reloads.
 pub struct Reloads {
-    /// The prepared configurations.
+    /// Yields prepared configurations.
     pub offers: Receiver<Offer>,
     in_force: Arc<Mutex<InForce>>,
     /// Ends the reloader when dropped.
@@ -169,7 +169,7 @@ pub struct Reloads {
 }
 
 impl Reloads {
-    /// Whether the configuration that this was prepared against is still in force.
+    /// Returns true if the configuration that this was prepared against is still in force.
     pub fn is_current(&self, prepared: &Prepared) -> bool {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner).generation == prepared.from
     }

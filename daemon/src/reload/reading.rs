@@ -9,20 +9,20 @@ use weir_config::{Config, Source};
 /// A configuration that was read, and its text.
 #[derive(Debug)]
 pub struct Read {
-    /// The configuration.
+    /// The configuration as it was read.
     pub config: Config,
     /// The places of its settings.
     pub source: Source,
 }
 
 impl Read {
-    /// Something about a setting, with its place.
+    /// Formats a remark about a setting, with its place.
     pub(super) fn at(&self, setting: &str, what: &str) -> String {
         format!("{}: {what}", self.source.place(setting))
     }
 }
 
-/// The configuration, or what is wrong with it.
+/// Yields the configuration, or the mistakes in it.
 pub type Reading = Receiver<Result<Read, String>>;
 
 /// Reads on a separate thread, which may be abandoned.

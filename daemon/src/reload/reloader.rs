@@ -35,26 +35,26 @@ const NOT_PERMITTED: &str = "(os error 13)";
 /// Why a reload fails while weir stops.
 const STOPPING: &str = "weir is stopping";
 
-/// What a reloader needs to know about the start.
+/// The facts about the start that a reloader needs.
 pub struct Start<'a> {
     /// Reads the configuration again.
     pub reread: Reread<'a>,
-    /// What weir was started with.
+    /// The decisions of the start that a reload cannot change.
     pub started: Started,
-    /// Where reports wait on disk, if they do.
+    /// The folder in which reports wait on disk, if they do.
     pub spools: Option<SpoolRoot>,
-    /// The CPUs.
-    pub cpus: &'a Cpus,
+    /// The CPUs of the machine.
+    pub cpus: Cpus,
     /// Threads that wait for events.
     pub threads: u64,
 }
 
-/// Prepares other configurations.
+/// Prepares new configurations while weir runs.
 pub struct Reloader<'a> {
     reread: Reread<'a>,
     started: Started,
     spools: Option<SpoolRoot>,
-    cpus: &'a Cpus,
+    cpus: Cpus,
     /// Threads that wait for events.
     threads: u64,
     hangups: Receiver<()>,
@@ -129,7 +129,7 @@ impl<'a> Reloader<'a> {
             let base = self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let read = self.read()?;
             let machine = Fit {
-                cpus: self.cpus,
+                cpus: &self.cpus,
                 has_programs: self.started.has_programs,
                 interfaces: slots_between(&base.config, &read.config, base.interfaces),
                 running: Some(&base.config),
@@ -246,9 +246,8 @@ mod tests {
         let (ask, requests) = bounded(1);
         let (reply, outcome) = bounded(1);
         ask.send(Request { reply, waker: Waker::new().unwrap() }).unwrap();
-        let cpus = Cpus::of(1);
         let (reloader, reloads) = Reloader::new(
-            Start { reread, started: STARTED, spools: None, cpus: &cpus, threads: 1 },
+            Start { reread, started: STARTED, spools: None, cpus: Cpus::of(1), threads: 1 },
             never(),
             requests,
             InForce::new(Arc::new(in_force), 1),

@@ -1,9 +1,11 @@
 //! Prints the results of commands for people: a report, several windows together, the reports of a replay, and the
 //! status of a running weir.
 //!
-//! [`pager`] shows text that is longer than the screen, and [`resolve`] finds the addresses of names.
+//! [`past`] prints what the history has of keys and lists, [`pager`] shows text that is longer than the screen, and
+//! [`resolve`] finds the addresses of names.
 
 pub mod pager;
+pub mod past;
 pub mod replayed;
 pub mod report;
 pub mod resolve;
@@ -13,7 +15,7 @@ use std::io::{self, IsTerminal, StdoutLock};
 
 use serde_json::value::RawValue;
 use thiserror::Error;
-use weir_report::{FromJson, Style};
+use weir_schema::{FromJson, Style};
 use weir_system::screen::{self, Screen};
 
 use crate::control::client::AskError;
@@ -35,7 +37,7 @@ pub enum ShowError {
 /// How a report is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
-    /// As JSON.
+    /// True for JSON.
     pub json: bool,
     /// The whole report, not only one screen.
     pub full: bool,

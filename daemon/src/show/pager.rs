@@ -18,7 +18,7 @@ use super::style;
 const PAGER: &str = "PAGER";
 /// Options of `less`, unless the user has set some: quit if the text fits, keep colours, leave the text on the screen.
 const LESS: (&str, &str) = ("LESS", "FRX");
-/// What a shell returns for a command that is not there.
+/// The exit code of a shell for a command that does not exist.
 const NOT_FOUND: i32 = 127;
 
 /// Writes text to standard output, or to the pager if the text is longer than the terminal.

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-use weir_report::{Report, write_overview, write_tables};
+use weir_schema::{Report, write_overview, write_tables};
 use weir_system::screen::{self, Screen};
 
 use super::{Form, ShowError, report, style, tables};

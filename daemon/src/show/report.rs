@@ -1,9 +1,9 @@
 //! `weir report`: the last window, or several windows together.
 
-use std::{io::Write, path::Path};
+use std::{io::Write, path::Path, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{REPORTS_KEPT, Report, Union, write_overview, write_tables, write_union, write_union_overview};
+use weir_schema::{REPORTS_KEPT, Report, Union, write_overview, write_tables, write_union, write_union_overview};
 
 use weir_system::screen::{self, Screen};
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// How to see more than the first screen.
 const MORE: &str = "all of it: weir report --full";
-/// The same for several windows together.
+/// The hint below several windows together.
 const MORE_TOGETHER: &str = "all of it: add --full";
 
 /// Shows the last report of the weir with this control socket.
@@ -42,11 +42,16 @@ pub fn together(socket: &Path, last: u32, form: Form) -> Result<(), ShowError> {
     Union::of(&reports).map_or(Ok(()), |together| union(&together, form))
 }
 
+/// The time this long ago; `None` if that is before all times.
+pub fn before(now: Timestamp, ago: Duration) -> Option<Timestamp> {
+    now.checked_sub(SignedDuration::try_from(ago).ok()?).ok()
+}
+
 /// The request of `weir report`, if it is for more than the last report.
 pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
     let ReportArgs { last, since, from, to, .. } = args;
     let text = |time: Timestamp| Some(time.to_string());
-    let start = since.map(|ago| now.checked_sub(SignedDuration::try_from(ago).ok()?).ok()).map_or(*from, |start| start);
+    let start = since.map_or(*from, |ago| before(now, ago));
     match (last, start, to) {
         (Some(last), ..) if *last as usize <= REPORTS_KEPT => None,
         (None, None, None) => None,

@@ -11,9 +11,9 @@ use weir_measure::question::is_name;
 /// A name with its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// The name.
+    /// The name of the host.
     pub name: String,
-    /// Its addresses, at least one.
+    /// The addresses of the host, at least one.
     pub addresses: Vec<IpAddr>,
 }
 

@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 use weir_config::interface::NO_ROUTE;
 use weir_deliver::status::{Identity, InterfaceStatus, LastReport, Status};
-use weir_report::{
+use weir_schema::{
     InterfaceSecond, Length, Live, NOT_MEASURED, Report, Second, SinkMetrics, Style, Top, Totals,
     grid::{
         self,
@@ -279,12 +279,12 @@ fn rates(bytes: u64, packets: u64, length: Length) -> [String; 2] {
 
 #[cfg(test)]
 mod tests {
-    use weir_report::Tally;
+    use weir_schema::Tally;
 
     use super::*;
 
     fn golden() -> Report {
-        serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap()
+        serde_json::from_str(include_str!("../../schema/tests/golden/report.json")).unwrap()
     }
 
     fn identity(now: Timestamp) -> Identity {
@@ -303,7 +303,7 @@ mod tests {
         };
         let time = golden().window.end;
         Second {
-            schema: weir_report::SECOND_SCHEMA.to_owned(),
+            schema: weir_schema::SECOND_SCHEMA.to_owned(),
             time,
             seconds: 1.0,
             skipped: 0,

@@ -1,8 +1,9 @@
-//! What `weir top` asks of the history: of a running weir's, or of what a replay has reported so far.
+//! Answers the questions of `weir top` about the past: from the history of a running weir, or from the reports of a
+//! replay so far.
 
 use jiff::Timestamp;
 use weir_history::{Carried, Counts, History, Settings};
-use weir_report::{FromJson, KeyHistory, Length, Report, Union};
+use weir_schema::{FromJson, KeyHistory, Length, Report, Union};
 use weir_top::{KeyDetails, Look, POINTS, Past, Request, Update, earlier, later};
 
 use crate::control::{past::query, protocol::Command};
@@ -16,7 +17,7 @@ const STEPS: u32 = 60;
 /// Asks a history; the answer is JSON.
 pub type Ask<'a> = &'a dyn Fn(Command) -> Result<String, String>;
 
-/// What a history has of a time.
+/// Reads all keys of a time from a history.
 ///
 /// # Errors
 ///
@@ -24,7 +25,7 @@ pub type Ask<'a> = &'a dyn Fn(Command) -> Result<String, String>;
 pub fn past(ask: Ask<'_>, look: Look) -> Result<Box<Past>, String> {
     let before = |to| union(ask, [None, to], Some(1), None);
     let after = |from| union(ask, [from, None], None, Some(1));
-    // A span ends or begins with a window, so that it crosses a time of which nothing is known.
+    // A span ends or begins with a window, so that it crosses a time without data.
     let until = |window: Union, seconds| {
         let to = window.window.end;
         union(ask, [Some(earlier(to, seconds)), Some(to)], None, None)
@@ -57,7 +58,7 @@ fn union(
     read(&ask(Command::Span { from: text(from), to: text(to), last, first })?)
 }
 
-/// What a history has of a key, in the hour until `to`, or until the end of the last window.
+/// Reads a key from a history, in the hour until `to`, or until the end of the last window.
 ///
 /// # Errors
 ///
@@ -76,30 +77,30 @@ fn read<T: FromJson>(answer: &str) -> Result<T, String> {
     T::from_json(answer.as_bytes()).map_err(|error| format!("the answer is not of this version of weir: {error}"))
 }
 
-/// What a replay has reported so far. It is the history of a running weir, without a disk.
+/// The reports of a replay so far. They are kept like the history of a running weir, without a disk.
 pub struct Replayed(History);
 
 impl Replayed {
-    /// Nothing yet.
+    /// Makes a history without reports.
     ///
     /// # Errors
     ///
     /// No thread can be started.
     pub fn new() -> std::io::Result<Self> {
         let (observer, addresses) = (String::new(), weir_config::Addresses::Full);
-        let settings = Settings { memory: MEMORY, state_directory: None, observer, addresses };
+        let default = weir_config::History::default();
+        let (rows, limits) = (default.rows, crate::history::limits(&default));
+        let settings = Settings { memory: MEMORY, rows, folder: None, limits, observer, addresses };
         History::start(settings).map(Self)
     }
 
-    /// Adds a report.
-    pub fn add(&self, report: &Report) {
-        if let Ok(line) = serde_json::to_vec(report) {
-            self.0.add_waiting(line.into());
-        }
+    /// Adds a report to the history.
+    pub fn add(&self, report: Report) {
+        self.0.add_waiting(Box::new(report));
     }
 
     /// Adds a second of the capture.
-    pub fn add_second(&self, second: &weir_report::Second) {
+    pub fn add_second(&self, second: &weir_schema::Second) {
         let carried = second.interfaces.iter().map(|of| {
             let counts = of.counted.map(|counted| Counts { packets: counted.packets, bytes: counted.bytes, lost: 0 });
             Carried { name: &of.name, direction: of.direction.as_deref(), counts }
@@ -108,11 +109,11 @@ impl Replayed {
         self.0.add_second(second.time, length, carried);
     }
 
-    /// Answers a request.
+    /// Answers a request of the screen.
     pub fn answer(&self, request: Request) -> Update {
         let ask = |command| self.ask(command);
         match request {
-            // Nobody keeps the sketches of a window.
+            // A replay does not keep the sketches of a window.
             Request::Key { key, .. } => Update::KeyDetails(KeyDetails {
                 key,
                 rows: Err("a replay cannot be asked".to_owned()),
@@ -143,12 +144,12 @@ mod tests {
 
     /// A replay of windows of ten seconds: sixty, ten minutes of nothing, and sixty more.
     fn replayed() -> Replayed {
-        let golden: Report = serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap();
+        let golden: Report = serde_json::from_str(include_str!("../../schema/tests/golden/report.json")).unwrap();
         let replayed = Replayed::new().unwrap();
         for nth in (0..60).chain(120..180) {
             let mut report = golden.clone();
             (report.window.start, report.window.end) = (at(10 * nth), at(10 * nth + 10));
-            replayed.add(&report);
+            replayed.add(report);
         }
         replayed
     }
@@ -203,7 +204,7 @@ mod tests {
         }
         for look in [Look::WindowBefore(at(0)), before(0, 60), Look::WindowAfter(at(1800)), after(1800, 60)] {
             let why = seen(&replayed, look).unwrap_err();
-            assert!(why.contains("there are some from 2025-11-26T08:00:00Z to 2025-11-26T08:30:00Z"), "{why}");
+            assert!(why.contains("the history has windows from 2025-11-26T08:00:00Z to 2025-11-26T08:30:00Z"), "{why}");
         }
     }
 
@@ -219,9 +220,9 @@ mod tests {
         assert_eq!((hour.from, hour.to), (at(0), at(1800)));
         assert_eq!(hour.windows.iter().map(|window| window.listed).sum::<u64>(), 120);
         let why = of_key(&replayed, "src_ip=192.0.2.300").unwrap_err();
-        assert!(why.contains("is no address"), "{why}");
+        assert!(why.contains("is not an address"), "{why}");
         let nothing = Replayed::new().unwrap();
-        assert_eq!(of_key(&nothing, "src_ip=192.0.2.1").unwrap_err(), weir_report::NO_WINDOW);
-        assert_eq!(seen(&nothing, Look::Last(60)).unwrap_err(), weir_report::NO_WINDOW);
+        assert_eq!(of_key(&nothing, "src_ip=192.0.2.1").unwrap_err(), weir_schema::NO_WINDOW);
+        assert_eq!(seen(&nothing, Look::Last(60)).unwrap_err(), weir_schema::NO_WINDOW);
     }
 }

@@ -1,5 +1,5 @@
-//! Reads files whose size another one decides: the kernel, another process, or whoever made them. Without a limit, such
-//! a file could take all memory.
+//! Reads files whose size is decided elsewhere: by the kernel, another process, or the user who made them. Without a
+//! limit, such a file could take all memory.
 
 use std::{
     fs::File,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// One moment on both clocks.
+/// A moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Moment {
     /// The wall clock, which reports use and which may be adjusted.
@@ -15,7 +15,7 @@ pub struct Moment {
     pub monotonic: Duration,
 }
 
-/// The current time.
+/// Reads both clocks.
 pub fn now() -> Moment {
     Moment {
         #[expect(clippy::disallowed_methods, reason = "this is the clock module")]

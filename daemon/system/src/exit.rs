@@ -1,10 +1,10 @@
 //! How the programs end.
 
-/// The exit codes.
+/// The exit codes of weir's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Everything is done.
+    /// The program has done what it was asked to do.
     Done = 0,
     /// Everything possible is done, but part of the input was broken, or something failed.
     Broken = 1,

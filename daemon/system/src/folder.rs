@@ -40,9 +40,12 @@ pub fn check(folder: &Path) -> Result<(), String> {
 ///
 /// Why not, and what to do about it.
 pub fn check_to_be_made(folder: &Path) -> Result<(), String> {
-    let is_missing = |folder: &&Path| fs::metadata(folder).is_err_and(|error| error.kind() == ErrorKind::NotFound);
     let nearest = folder.ancestors().find(|folder| !is_missing(folder) && !folder.as_os_str().is_empty());
     nearest.map_or(Ok(()), check)
+}
+
+fn is_missing(folder: &Path) -> bool {
+    fs::metadata(folder).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 fn takes_files(folder: &Path) -> Result<(), String> {

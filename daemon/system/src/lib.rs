@@ -2,11 +2,12 @@
 //!
 //! [`clock`] is the only module that reads a clock. [`bounded`] reads files of unknown size. [`log`] never waits for a
 //! reader. [`plain_file`] opens files in folders where other users may put links and pipes, [`folder`] checks whether
-//! files can be created in a folder, and [`lock`] reserves a folder for a single weir. [`process`] reads how much of
-//! the machine weir uses. [`privileges`] and [`sandbox`] drop rights; [`confined`] explains why a file cannot be
-//! opened then. [`notify`] sends messages to systemd, [`sockopt`] sets options of sockets, [`waker`] wakes a thread,
-//! [`numbers`] and [`text`] format numbers and errors for people, [`screen`] prints what commands answer, and
-//! [`terminal`] knows the width and colours that it can have.
+//! files can be created in a folder, and [`lock`] reserves a folder for a single weir. [`magic`] knows the first bytes
+//! of files. [`memory`] is how each crate says what it needs. [`process`] reads how much of the machine weir uses.
+//! [`privileges`] and [`sandbox`] drop rights; [`confined`] explains why a file cannot be opened then. [`notify`] sends
+//! messages to systemd, [`sockopt`] sets options of sockets, [`waker`] wakes a thread, [`numbers`] and [`text`] format
+//! numbers and errors for people, [`screen`] prints what commands answer, and [`terminal`] knows the width and colours
+//! that it can have.
 
 #![deny(unsafe_code)]
 
@@ -17,6 +18,8 @@ pub mod exit;
 pub mod folder;
 pub mod lock;
 pub mod log;
+pub mod magic;
+pub mod memory;
 pub mod notify;
 pub mod numbers;
 pub mod plain_file;

@@ -23,7 +23,7 @@ pub enum LockError {
         .path.display(), holder(*.pid)
     )]
     Taken {
-        /// The folder.
+        /// The folder that is in use.
         path: PathBuf,
         /// The other process, if it has written its id.
         pid: Option<u32>,
@@ -75,7 +75,7 @@ impl Lock {
         Ok(Self(file))
     }
 
-    /// Whether a process uses this folder now.
+    /// Returns true if a process uses this folder now.
     pub fn is_taken(folder: &Path, name: &str) -> bool {
         plain_file::open(&folder.join(name))
             .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))

@@ -19,15 +19,13 @@ use std::{
 };
 
 use rustix::{
-    fs::{Mode, OFlags, openat, readlinkat},
+    fs::{Mode, OFlags, open as open_by, openat, readlinkat},
     io::Errno,
     process::geteuid,
 };
 
 /// These flags prevent following a link and blocking on a pipe.
 const PLAIN: i32 = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits() as i32;
-/// These flags open a reference to a file, not the file itself.
-const PLACE: i32 = OFlags::PATH.union(OFlags::NOFOLLOW).bits() as i32;
 /// The most links in a chain, as in Linux.
 const LINKS_MAX: usize = 40;
 
@@ -49,6 +47,15 @@ pub fn open_or_create(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).write(true).truncate(false).mode(mode).custom_flags(PLAIN);
     regular(options.open(path)?)
+}
+
+/// Opens a file for appending, and creates it if it is missing.
+///
+/// # Errors
+///
+/// See [`open`].
+pub fn append(path: &Path, mode: u32) -> io::Result<File> {
+    regular(OpenOptions::new().create(true).append(true).mode(mode).custom_flags(PLAIN).open(path)?)
 }
 
 /// Creates a file that does not exist yet.
@@ -129,7 +136,7 @@ fn folder(file: File) -> io::Result<File> {
     if file.metadata()?.is_dir() { Ok(file) } else { Err(ErrorKind::NotADirectory.into()) }
 }
 
-/// Whether this is a link that another user created. weir does not follow such a link.
+/// Returns true if this is a link that another user created. weir does not follow such a link.
 pub fn is_foreign_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink() && !is_own(found.uid()))
 }
@@ -155,9 +162,16 @@ pub fn with_one_name(file: File) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a reference to what has this path, be it a link or a socket, and not that itself.
+///
+/// Not by `OpenOptions`: with musl, `O_PATH` is among the flags that they ignore.
+fn place(path: &Path) -> io::Result<File> {
+    Ok(open_by(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
 /// The target of a link.
 fn follow(link: &Path) -> io::Result<PathBuf> {
-    let place = OpenOptions::new().read(true).custom_flags(PLACE).open(link)?;
+    let place = place(link)?;
     let owner = place.metadata()?.uid();
     if !is_own(owner) {
         let why = format!("it is a link that another user has made (user id {owner}): weir does not follow it");
@@ -175,7 +189,7 @@ fn follow(link: &Path) -> io::Result<PathBuf> {
 ///
 /// It is not a socket, or the system refused.
 pub fn permit_socket(path: &Path, mode: u32) -> io::Result<u64> {
-    let place = OpenOptions::new().read(true).custom_flags(PLACE).open(path)?;
+    let place = place(path)?;
     let metadata = place.metadata()?;
     if !metadata.file_type().is_socket() {
         return Err(io::Error::other("it is not a socket any more"));

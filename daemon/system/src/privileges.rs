@@ -21,9 +21,9 @@ const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DA
 pub struct NeededCapability {
     /// The capability.
     pub set: CapabilitySet,
-    /// Its name.
+    /// The name, as capabilities(7) spells it.
     pub name: &'static str,
-    /// What it is needed for.
+    /// The purpose for which weir needs it.
     pub purpose: &'static str,
     /// The thread that keeps it.
     pub thread: PrivilegedThread,
@@ -51,7 +51,7 @@ pub fn way_out(wanted: CapabilitySet) -> String {
     way_out_for(geteuid().is_root(), effective(), wanted)
 }
 
-/// Whether this thread has these capabilities.
+/// Returns true if this thread has these capabilities.
 pub fn has(wanted: CapabilitySet) -> bool {
     allowed_by(effective()).contains(wanted)
 }

@@ -1,4 +1,4 @@
-//! What this process uses of the machine.
+//! The resources of the machine that this process uses.
 
 use crate::bounded;
 

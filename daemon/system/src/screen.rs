@@ -1,5 +1,5 @@
-//! What commands print on standard output. Names in it may come from anywhere, and a terminal would obey control
-//! characters in them. So no character that a terminal obeys gets through, whatever the command prints.
+//! The standard output of commands. Names in it may come from anywhere, and a terminal would obey control characters in
+//! them. So no character that a terminal obeys gets through.
 //!
 //! A line break in a name would only begin a line of its own. Where that matters, [`escaped`](crate::text::escaped)
 //! makes it visible, too.
@@ -14,7 +14,7 @@ use clap::Parser;
 use crate::{
     exit::Exit,
     log::say_lines,
-    text::{escape_json, escape_lines, visible},
+    text::{escape_json, escape_lines, is_obeyed},
 };
 
 /// Writes to standard output, or to any other writer, line by line.
@@ -26,7 +26,7 @@ pub struct Screen<W: Write> {
     line: Vec<u8>,
 }
 
-/// What is printed.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Text. Special characters are written as in Rust, `\u{1b}`.
@@ -38,14 +38,14 @@ pub enum Form {
 }
 
 impl Screen<StdoutLock<'static>> {
-    /// Standard output.
+    /// Prints on standard output.
     pub fn stdout(form: Form) -> Self {
         Self::new(io::stdout().lock(), form)
     }
 }
 
 impl<W: Write> Screen<W> {
-    /// Prints on this.
+    /// Prints on `out`.
     pub const fn new(out: W, form: Form) -> Self {
         Self { out, form, line: Vec::new() }
     }
@@ -75,7 +75,7 @@ impl<W: Write> Write for Screen<W> {
 
 impl<W: Write> Drop for Screen<W> {
     fn drop(&mut self) {
-        // Who wants to know the error flushes before.
+        // A caller that wants to know the error flushes before.
         let _ = self.flush();
     }
 }
@@ -99,7 +99,7 @@ fn shown(lines: &[u8], form: Form) -> String {
     }
 }
 
-/// Whether this goes on with a colour or an emphasis after an escape character (SGR, ECMA-48 section 8.3.117).
+/// Returns true if this goes on with a colour or an emphasis after an escape character (SGR, ECMA-48 section 8.3.117).
 fn is_color(rest: &str) -> bool {
     let digits = rest.strip_prefix('[').map(|rest| rest.trim_start_matches(|digit: char| digit.is_ascii_digit()));
     digits.is_some_and(|end| end.starts_with('m'))
@@ -110,7 +110,7 @@ fn is_color(rest: &str) -> bool {
 pub fn command_line<T: Parser>() -> T {
     T::try_parse().unwrap_or_else(|error| {
         let text = error.render().to_string();
-        if text.chars().all(|character| character == '\n' || visible(character) == character) {
+        if !text.contains(|character| is_obeyed(character) && character != '\n') {
             error.exit();
         }
         say_lines(text.trim_end());
@@ -138,7 +138,7 @@ mod tests {
         let text = "wan\\u{1b}[31m0\\u{202e}\\u{9b}2J\\u{200b}\\r\\t\\u{feff}\n";
         assert_eq!(printed(Form::Text, &[name.as_bytes(), b"\n"]), text);
         let json = printed(Form::Json, &[format!("{{\"name\":{}}}\n", serde_json::json!(name)).as_bytes()]);
-        assert!(json.chars().all(|one| one == '\n' || visible(one) == one), "{json:?}");
+        assert!(!json.contains(|one| is_obeyed(one) && one != '\n'), "{json:?}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["name"], name);
     }
 

@@ -22,7 +22,7 @@ const SAME_REQUEST: Duration = Duration::from_secs(1);
 pub struct Signals {
     /// Disconnected at the first request to end.
     pub stop: Receiver<()>,
-    /// Has a message for each SIGHUP. A SIGHUP that arrives while another is queued is merged with it.
+    /// Yields a message for each SIGHUP. A SIGHUP that arrives while another is queued is merged with it.
     pub hangups: Receiver<()>,
 }
 

@@ -14,11 +14,11 @@ const TERM: &str = "TERM";
 pub struct Size {
     /// Characters of a line.
     pub columns: usize,
-    /// Lines.
+    /// The number of lines.
     pub lines: usize,
 }
 
-/// Whether text gets colours, if it goes to a terminal or not.
+/// Returns true if text gets colours, whether it goes to a terminal or not.
 pub fn has_colors(is_terminal: bool) -> bool {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     is_terminal && !is_set(NO_COLOR) && env::var_os(TERM).is_none_or(|term| term != "dumb")

@@ -51,12 +51,12 @@ impl Filter {
         text.split_whitespace().map(Condition::parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether all rows pass.
+    /// Returns true if all rows pass.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a row with this key and text passes.
+    /// Returns true if a row with this key and text passes.
     pub fn passes(&self, key: &Key, shown: &str) -> bool {
         self.0.iter().all(|condition| condition.holds(key, shown))
     }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
-use weir_report::{Estimate, Fact};
+use weir_schema::{Estimate, Fact};
 
 use crate::{
     history::{Line, Rate},
@@ -13,15 +13,15 @@ use crate::{
 /// The newest window of a fleet.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
-    /// Its start and its end; `None` if no report has come yet.
+    /// The start and end of the window; `None` if no report has come yet.
     pub window: Option<(Timestamp, Timestamp)>,
-    /// Whether reports of this window are still expected.
+    /// True if reports of this window are still expected.
     pub is_open: bool,
     /// Each router with the rates of its last reports. Those of a router that is late end with `None`.
     pub routers: Vec<Line>,
     /// How reliable the numbers are.
     pub facts: Vec<Fact>,
-    /// What the numbers do not tell.
+    /// A caveat that is shown with the numbers.
     pub note: String,
     /// Why something is missing, in words. That of a router is in its line.
     pub troubles: Vec<String>,
@@ -44,17 +44,20 @@ impl Fleet {
     pub fn lines(&self, lines: usize) -> Vec<(&Line, Option<Rate>)> {
         let mut all: Vec<_> = self.routers.iter().map(|line| (line, line.now())).collect();
         if all.len() > lines {
-            let bits = |rate: &Option<Rate>| rate.map_or(0, |rate| rate.bits as u64);
             all.sort_by_key(|(line, rate)| (line.last.trouble.is_none(), Reverse(bits(rate))));
         }
         all
     }
 
-    /// Every trouble.
+    /// Returns all troubles of all routers.
     pub fn all_troubles(&self) -> impl Iterator<Item = String> {
         let of_routers = self.routers.iter();
         let of_routers =
             of_routers.filter_map(|line| Some(format!("{}: {}", line.last.name, line.last.trouble.as_ref()?)));
         self.troubles.iter().cloned().chain(of_routers)
     }
+}
+
+fn bits(rate: &Option<Rate>) -> u64 {
+    rate.map_or(0, |rate| rate.bits as u64)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_report::{InterfaceSecond, Length, Second, Tally};
+use weir_schema::{InterfaceSecond, Length, Second, Tally};
 
 /// How many seconds are kept for each interface: the widest sparkline.
 pub const SECONDS_MAX: usize = 240;
@@ -18,12 +18,12 @@ pub struct Rate {
     pub packets: f64,
 }
 
-/// One interface in one direction.
+/// The rates of one interface in one direction.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// The interface in the last second.
     pub last: InterfaceSecond,
-    /// Its rates, the latest at the end; `None` for a second without a reading.
+    /// The rates, the latest at the end; `None` for a second without a reading.
     pub rates: VecDeque<Option<Rate>>,
 }
 
@@ -54,7 +54,7 @@ impl History {
         }
     }
 
-    /// The interfaces.
+    /// Returns the lines of the interfaces.
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }
@@ -85,7 +85,7 @@ impl Line {
         self.rates.back().copied().flatten()
     }
 
-    /// The same with at most this many rates, each of which is the mean of a few.
+    /// Reduces the line to at most this many rates, each the mean of a few.
     pub fn within(&self, columns: usize) -> VecDeque<Option<Rate>> {
         let each = self.rates.len().div_ceil(columns.max(1)).max(1);
         let rates: Vec<_> = self.rates.iter().copied().collect();
@@ -109,7 +109,7 @@ fn mean(rates: &[Option<Rate>]) -> Option<Rate> {
 
 #[cfg(test)]
 pub mod tests {
-    use weir_report::SECOND_SCHEMA;
+    use weir_schema::SECOND_SCHEMA;
 
     use super::*;
 

@@ -4,10 +4,9 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 use weir_config::names::{prefix::Prefix, services::service_name};
+use weir_system::text::escaped;
 
-use crate::text::clean;
-
-/// Protocols with ports.
+/// The protocols that have ports.
 const WITH_PORTS: [&str; 5] = ["tcp", "udp", "sctp", "dccp", "udplite"];
 
 /// The fields of a key, by name, in the order of the report.
@@ -27,8 +26,7 @@ impl Key {
 
     /// The key of a view's row.
     pub fn of_row(fields: &Map<String, Value>) -> Self {
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        Self(fields.iter().map(|(name, value)| (name.clone(), text(value))).collect())
+        Self(fields.iter().map(|(name, value)| (name.clone(), as_text(value))).collect())
     }
 
     /// This key as an argument of `weir ask`.
@@ -40,7 +38,7 @@ impl Key {
         self.0.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str())
     }
 
-    /// Its IP protocol.
+    /// Returns the IP protocol.
     pub fn proto(&self) -> Option<&str> {
         self.get("proto")
     }
@@ -61,7 +59,7 @@ impl Key {
         hosts.next().filter(|_| hosts.next().is_none())
     }
 
-    /// Its source and its destination.
+    /// Returns the source and the destination.
     pub fn ends(&self) -> Option<[IpAddr; 2]> {
         Some([self.get("src_ip")?.parse().ok()?, self.get("dst_ip")?.parse().ok()?])
     }
@@ -73,7 +71,7 @@ impl Key {
         Some(Self::new([("proto", proto), ("port", port.to_string())]))
     }
 
-    /// All ports.
+    /// Returns all ports of the key.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
         self.0.iter().filter(|(name, _)| name.ends_with("port")).filter_map(|(_, value)| value.parse().ok())
     }
@@ -93,7 +91,7 @@ impl Key {
             "src_ip" | "dst_ip" | "host" | "prefix" | "" => address(value),
             name => format!("{name} {value}"),
         });
-        vec![clean(&fields.collect::<Vec<_>>().join(", "))]
+        vec![escaped(&fields.collect::<Vec<_>>().join(", "))]
     }
 
     fn two_ends(&self, [src, dst]: [String; 2]) -> Vec<String> {
@@ -111,8 +109,12 @@ impl Key {
             (Some(proto), _) => (format!("{proto} {src}"), dst),
             (None, _) => (src, dst),
         };
-        vec![clean(&src), clean(&format!("→ {dst}"))]
+        vec![escaped(&src), escaped(&format!("→ {dst}"))]
     }
+}
+
+fn as_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn has_ports(proto: &str) -> bool {
@@ -130,10 +132,10 @@ fn endpoint(address: &str, port: &str) -> String {
 
 fn service(proto: &str, port: &str) -> String {
     if !has_ports(proto) {
-        return clean(proto);
+        return escaped(proto);
     }
     let name = port.parse().ok().and_then(|port| service_name(Some(proto), port));
-    clean(&name.map_or_else(|| format!("{proto}/{port}"), |name| format!("{proto}/{port} ({name})")))
+    escaped(&name.map_or_else(|| format!("{proto}/{port}"), |name| format!("{proto}/{port} ({name})")))
 }
 
 #[cfg(test)]
@@ -169,6 +171,6 @@ mod tests {
     fn a_view_may_have_any_fields_and_any_text() {
         let row = serde_json::json!({"interface": "eth\u{1b}[2J0", "dscp": 46});
         let key = Key::of_row(row.as_object().unwrap());
-        assert_eq!(show(&key), "dscp 46, interface eth\u{fffd}[2J0");
+        assert_eq!(show(&key), "dscp 46, interface eth\\u{1b}[2J0");
     }
 }

@@ -1,7 +1,11 @@
 //! The lists of a report, all in one format.
 
 use serde_json::Value;
-use weir_report::{Beyond, Estimate, Length, Live, Report, Row, Top, TopPrefix, Union, View};
+use weir_config::view::Standard;
+use weir_schema::{
+    Estimate, Length, Live, Report, Row, Sums, Top, Union, View, ViewTable,
+    lists::{FIELDS, LISTS, ListName, ListRow, name_of},
+};
 
 use crate::key::Key;
 
@@ -15,23 +19,23 @@ pub enum By {
     Packets,
 }
 
-/// One row.
+/// A row of a list.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its place in the list, from 1.
+    /// The rank in the list, from 1.
     pub rank: u32,
-    /// Its key.
+    /// The key of the row.
     pub key: Key,
-    /// The measured numbers.
+    /// The measured numbers of the key.
     pub amount: Amount,
-    /// Whether it certainly is one of the largest keys.
+    /// True if it certainly is one of the largest keys.
     pub is_certain: bool,
 }
 
 /// The measured numbers of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Amount {
-    /// Packets and bytes.
+    /// The key has packets and bytes.
     Sums {
         /// Packets.
         packets: Estimate,
@@ -42,10 +46,10 @@ pub enum Amount {
     Count(Estimate),
 }
 
-/// One list.
+/// A list that the user can select.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// Its name, the same in every report.
+    /// The name, the same in every report.
     pub name: String,
     /// The unit of the rows, if they do not count packets and bytes.
     pub counted: Option<String>,
@@ -53,13 +57,13 @@ pub struct List {
     pub confidence: f64,
     /// Packets and bytes of which each row is a part.
     pub whole: [u64; 2],
-    /// Whether that is what a view matched, and not all that was seen.
+    /// True if the total is that of a view's match, and not of all packets.
     pub is_of_view: bool,
     /// The length of its window so far.
     pub seconds: Length,
-    /// Whether its window is still open.
+    /// True if the window is still open.
     pub is_open: bool,
-    /// Whether the numbers are lower bounds instead of estimates.
+    /// True if the numbers are lower bounds instead of estimates.
     pub is_floor: bool,
     /// The view that it shows, if the history has it under this name.
     pub view: Option<String>,
@@ -81,19 +85,13 @@ impl Amount {
 }
 
 impl List {
-    /// What its numbers are of, if its name does not say that.
+    /// Returns a caveat about the numbers, if a reader needs one.
     pub fn note(&self) -> Option<&'static str> {
-        Some(match self.name.as_str() {
-            "source nets" | "destination nets" => "what unlisted hosts have: without those in the lists of hosts",
-            "floods" => "destinations with the most sources: busy servers are here, too",
-            "scans" => "sources with the most destinations: busy clients are here, too",
-            "ports" => "sources with the most ports of destinations: busy clients are here, too",
-            _ => return None,
-        })
+        LISTS.iter().find(|of| of.name == self.name)?.note
     }
 }
 
-/// What all lists of a window have in common.
+/// The facts that all lists of a window share.
 #[derive(Clone, Copy)]
 struct OfWindow {
     totals: [u64; 2],
@@ -106,29 +104,33 @@ pub fn lists(report: &Report, by: By) -> Vec<List> {
     let top = if by == By::Packets { &report.top_by_packets } else { &report.top };
     let totals = [report.totals.packets, report.totals.bytes];
     let window = OfWindow { totals, seconds: report.window.seconds, is_open: false };
-    let spread = |name: &str, counted: &str, rows: &[Row]| List {
-        name: name.to_owned(),
-        counted: Some(counted.to_owned()),
-        confidence: report.spread.confidence,
-        whole: totals,
-        is_of_view: false,
-        seconds: window.seconds,
-        is_open: false,
-        is_floor: false,
-        view: None,
-        why_empty: None,
-        entries: rows.iter().filter_map(|row| Entry::of_row(row, Amount::Count(row.distinct?))).collect(),
+    let spread = |(list, rows): (Standard, &[Row])| {
+        let ListName { name, counted, .. } = name_of(list);
+        List {
+            name: name.to_owned(),
+            counted: counted.map(str::to_owned),
+            confidence: report.spread.confidence,
+            whole: totals,
+            is_of_view: false,
+            seconds: window.seconds,
+            is_open: false,
+            is_floor: false,
+            view: None,
+            why_empty: None,
+            entries: rows.iter().filter_map(|row| Entry::of_row(row, Amount::Count(row.distinct?))).collect(),
+        }
     };
     let mut all = of_top(top, window);
-    all.push(spread("floods", "sources", &report.spread.sources_per_destination));
-    all.push(spread("scans", "destinations", &report.spread.destinations_per_source));
-    all.push(spread("ports", "ports", &report.spread.ports_per_source));
+    all.extend(report.spread.lists().map(spread));
     all.extend(report.views.iter().flat_map(|view| of_view(view, window)));
     all
 }
 
-/// Lists whose counts are of single windows.
-const NOT_SUMMED: [&str; 5] = ["source nets", "destination nets", "floods", "scans", "ports"];
+/// Returns true if the history has no sums of this list, because its numbers are of single windows.
+fn is_of_single_windows(list: &&ListName) -> bool {
+    FIELDS.iter().all(|(summed, _)| *summed != list.list)
+}
+
 /// Why the history does not have them.
 const WHY_NOT_SUMMED: &str = "not kept in the history: only of the last window (End, then w)";
 
@@ -141,7 +143,8 @@ pub fn of_union(union: &Union, by: By) -> Vec<List> {
     let totals = [union.totals.packets, union.totals.bytes];
     let window = OfWindow { totals, seconds: union.window.seconds, is_open: false };
     let mut all = of_top(top, window);
-    all.retain(|list| !NOT_SUMMED.contains(&list.name.as_str()));
+    let not_summed = || LISTS.iter().filter(is_of_single_windows);
+    all.retain(|list| not_summed().all(|of| of.name != list.name));
     let nothing = |name: &str, why| List {
         name: name.to_owned(),
         counted: None,
@@ -155,7 +158,7 @@ pub fn of_union(union: &Union, by: By) -> Vec<List> {
         why_empty: Some(why),
         entries: Vec::new(),
     };
-    all.extend(NOT_SUMMED.map(|name| nothing(name, WHY_NOT_SUMMED)));
+    all.extend(not_summed().map(|of| nothing(of.name, WHY_NOT_SUMMED)));
     all.extend(union.views.iter().flat_map(|view| of_view(view, window)));
     // The history names prefixes as reports do.
     let views = union.left_out.iter().filter(|name| !name.ends_with("_prefixes"));
@@ -196,66 +199,17 @@ fn of_top(top: &Top, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<Lis
         why_empty: None,
         entries,
     };
-    let sums = |packets, bytes| Amount::Sums { packets, bytes };
-    let sources = top
-        .sources
-        .iter()
-        .map(|of| Entry::new(of.rank, Key::new([("src_ip", of.src_ip.to_string())]), sums(of.packets, of.bytes)));
-    let destinations = top
-        .destinations
-        .iter()
-        .map(|of| Entry::new(of.rank, Key::new([("dst_ip", of.dst_ip.to_string())]), sums(of.packets, of.bytes)));
-    let pairs = top.pairs.iter().map(|of| {
-        Entry::new(
-            of.rank,
-            Key::new([("src_ip", of.src_ip.to_string()), ("dst_ip", of.dst_ip.to_string())]),
-            sums(of.packets, of.bytes),
-        )
-    });
-    let flows = top.flows.iter().map(|of| {
-        Entry::new(
-            of.rank,
-            Key::new([
-                ("src_ip", of.src_ip.to_string()),
-                ("dst_ip", of.dst_ip.to_string()),
-                ("src_port", of.src_port.to_string()),
-                ("dst_port", of.dst_port.to_string()),
-                ("proto", of.proto.to_string()),
-            ]),
-            sums(of.packets, of.bytes),
-        )
-    });
-    let services = top.services.iter().map(|of| {
-        Entry::new(
-            of.rank,
-            Key::new([("proto", of.proto.to_string()), ("port", of.port.to_string())]),
-            sums(of.packets, of.bytes),
-        )
-    });
-    vec![
-        list("sources", sources.collect()),
-        list("destinations", destinations.collect()),
-        list("pairs", pairs.collect()),
-        list("flows", flows.collect()),
-        list("services", services.collect()),
-        list("source nets", prefixes(&top.source_prefixes)),
-        list("destination nets", prefixes(&top.destination_prefixes)),
-    ]
-}
-
-/// Networks, ordered by their traffic without their listed addresses.
-fn prefixes(of: &[TopPrefix]) -> Vec<Entry> {
-    let entry = |of: &TopPrefix| {
-        let Beyond { packets, bytes } = of.beyond;
-        let key = Key::new([("prefix", of.prefix.clone())]);
-        Entry::new(of.rank, key, Amount::Sums { packets, bytes })
+    let lists = top.lists();
+    let named = |name: &ListName| {
+        let found = lists.iter().find(|of| of.list == name.list)?;
+        Some(list(name.name, found.rows.iter().map(Entry::of_list).collect()))
     };
-    of.iter().map(entry).collect()
+    LISTS.iter().filter_map(named).collect()
 }
 
 fn of_view(view: &View, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<List> {
     let parts = view.parts().filter(|(table, total, rows)| table.is_some() || total.is_some() || !rows.is_empty());
-    let list = |(table, total, rows): (Option<&weir_report::ViewTable>, Option<&weir_report::Sums>, &[Row])| {
+    let list = |(table, total, rows): (Option<&ViewTable>, Option<&Sums>, &[Row])| {
         let place = table.map(|of| format!(" {} {}", of.interface, of.direction.as_deref().unwrap_or_default()));
         List {
             name: format!("{}{}", view.name, place.unwrap_or_default()).trim_end().to_owned(),
@@ -314,6 +268,14 @@ impl Entry {
         Self { rank, key, amount, is_certain: true }
     }
 
+    /// A network is ordered by its traffic without its listed addresses.
+    fn of_list(row: &ListRow<'_>) -> Self {
+        let ListRow { rank, key, sums, beyond } = row;
+        let Sums { packets, bytes } = beyond.unwrap_or(*sums);
+        let key = Key::of_fields(key.fields().map(|(name, value)| (name.to_owned(), value)));
+        Self::new(*rank, key, Amount::Sums { packets, bytes })
+    }
+
     fn of_row(row: &Row, amount: Amount) -> Option<Self> {
         Some(Self::new(row.rank?, Key::of_row(&row.key), amount))
     }
@@ -341,7 +303,7 @@ mod tests {
 
     #[test]
     fn every_list_of_the_report_is_shown_with_its_rows_in_order() {
-        let report: Report = serde_json::from_str(include_str!("../../report/tests/golden/report.json")).unwrap();
+        let report: Report = serde_json::from_str(include_str!("../../schema/tests/golden/report.json")).unwrap();
         let all = lists(&report, By::Bytes);
         let names: Vec<_> = all.iter().map(|list| (list.name.as_str(), list.entries.len())).collect();
         assert_eq!(

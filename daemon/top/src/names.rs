@@ -14,9 +14,7 @@ use std::{
     time::Duration,
 };
 
-use weir_system::clock;
-
-use crate::text::clean;
+use weir_system::{clock, text::escaped};
 
 /// How many names are kept. When there would be more, all are forgotten.
 const KNOWN_MAX: usize = 4096;
@@ -30,16 +28,16 @@ const NAMELESS: Duration = Duration::from_secs(60);
 /// Looks up the name of an address; `None` if it has none, or no server answers.
 type Resolver = Arc<dyn Fn(IpAddr) -> Option<String> + Send + Sync>;
 
-/// The known names.
+/// The names that look-ups have found so far.
 #[derive(Default)]
 pub struct Names {
     known: HashMap<IpAddr, Known>,
     asker: Option<Asker>,
 }
 
-/// What is known of an address.
+/// The state of an address.
 enum Known {
-    /// Its name.
+    /// The name of the address.
     Name(String),
     /// It is being looked up.
     Asked,
@@ -53,20 +51,20 @@ struct Asker {
 }
 
 impl Names {
-    /// Starts look-ups.
+    /// Starts to look up names.
     pub fn start(&mut self) {
         let resolver: Resolver = Arc::new(|address| dns_lookup::lookup_addr(&address).ok());
         self.asker.get_or_insert_with(|| Asker::new(&resolver));
     }
 
-    /// Stops look-ups.
+    /// Stops to look up names.
     pub fn stop(&mut self) {
         self.asker = None;
-        // What was asked for will have no answer.
+        // Pending look-ups will have no answer.
         self.known.retain(|_, known| !matches!(known, Known::Asked));
     }
 
-    /// Whether names are looked up.
+    /// Returns true if names are looked up.
     pub const fn is_on(&self) -> bool {
         self.asker.is_some()
     }
@@ -110,7 +108,7 @@ impl Asker {
             // The threads end when `wanted` is dropped. If none can be started, addresses are shown instead of names.
             drop(thread::Builder::new().name("weir-names".to_owned()).spawn(move || {
                 while let Some(address) = next(&addresses) {
-                    if send.send((address, resolver(address).map(|name| clean(&name)))).is_err() {
+                    if send.send((address, resolver(address).map(|name| escaped(&name)))).is_err() {
                         return;
                     }
                 }
@@ -155,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_up_once_and_its_control_characters_are_removed() {
+    fn a_name_is_looked_up_once_and_its_control_characters_are_escaped() {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         let mut names = with(move |_| {
@@ -163,7 +161,7 @@ mod tests {
             Some("n\x1b[2".to_owned())
         });
         wait(|| names.of_at(address(53), NOW).is_some());
-        assert_eq!(names.of_at(address(53), NOW + 10 * NAMELESS), Some("n\u{fffd}[2"));
+        assert_eq!(names.of_at(address(53), NOW + 10 * NAMELESS), Some("n\\u{1b}[2"));
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 

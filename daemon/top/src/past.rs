@@ -1,7 +1,7 @@
 //! Time that has passed: which part of it is shown, and how keys step through it.
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{Gap, History, Interface, InterfaceHistory, InterfaceSecond, Length, Union, is_measured};
+use weir_schema::{Gap, History, Interface, InterfaceHistory, InterfaceSecond, Length, Union, is_measured};
 
 use crate::history::{Line, Rate};
 
@@ -21,16 +21,16 @@ pub enum Look {
     WindowAfter(Timestamp),
     /// So many seconds until the end of the last window that ended by this time.
     SpanBefore {
-        /// The latest end.
+        /// The latest end of the span.
         to: Timestamp,
-        /// The length.
+        /// The length of the span in seconds.
         seconds: u64,
     },
     /// So many seconds from the start of the first window that began at this time or later.
     SpanAfter {
-        /// The earliest start.
+        /// The earliest start of the span.
         from: Timestamp,
-        /// The length.
+        /// The length of the span in seconds.
         seconds: u64,
     },
     /// So many seconds until the end of the last window of all.
@@ -50,7 +50,7 @@ impl Look {
     }
 }
 
-/// What the history has of a time.
+/// The history's answer about a time.
 #[derive(Clone, Debug)]
 pub struct Past {
     /// The lists and ledgers of all its windows together.
@@ -86,7 +86,7 @@ impl Past {
     fn rates(&self, steps: &InterfaceHistory) -> Vec<Option<Rate>> {
         let rate = |(nth, (packets, bytes)): (usize, (&Option<u64>, &Option<u64>))| {
             let seconds = steps.known_seconds(nth, self.history.step_seconds)?;
-            Rate::of(weir_report::Tally { packets: (*packets)?, bytes: (*bytes)? }, Length::new(seconds))
+            Rate::of(weir_schema::Tally { packets: (*packets)?, bytes: (*bytes)? }, Length::new(seconds))
         };
         steps.packets.iter().zip(&steps.bytes).enumerate().map(rate).collect()
     }
@@ -139,8 +139,8 @@ pub fn forth(shown: &Union, length: Option<u64>, newest: Option<Timestamp>) -> O
     Some(if is_last { Look::Last(seconds) } else { Look::SpanAfter { from, seconds } })
 }
 
-/// Whether a span that ends now has to be read again, because another window has ended since. A history that has just
-/// begun has less than the span that was asked for, so this depends on the length of what is shown.
+/// Returns true if a span that ends now has to be read again, because another window has ended since. A history that
+/// has just begun has less than the span that was asked for, so this depends on the length of what is shown.
 pub fn is_old(shown: &Union, newest: Timestamp) -> bool {
     let since = newest.duration_since(shown.window.end);
     since.is_positive() && since >= length(shown) / PARTS
@@ -161,14 +161,14 @@ pub fn later(time: Timestamp, seconds: u64) -> Timestamp {
     time.checked_add(duration(seconds)).unwrap_or(Timestamp::MAX)
 }
 
-/// So many seconds.
+/// Converts seconds to a duration.
 pub fn duration(seconds: u64) -> SignedDuration {
     SignedDuration::from_secs(seconds.try_into().unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
 pub mod tests {
-    use weir_report::{HISTORY_SCHEMA, PastWindow, Reach};
+    use weir_schema::{HISTORY_SCHEMA, PastWindow, Reach};
 
     use super::*;
     use crate::screen::tests::golden;

@@ -10,7 +10,7 @@ use crate::{
     source::Update,
 };
 
-/// What so many columns and lines show at this time, after these updates and keys.
+/// Draws a screen of so many columns and lines at this time, after these updates and keys.
 pub fn picture(
     updates: impl IntoIterator<Item = Update>,
     keys: &str,

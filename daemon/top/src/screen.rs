@@ -5,7 +5,7 @@ mod keys;
 use std::{collections::VecDeque, net::IpAddr};
 
 use jiff::Timestamp;
-use weir_report::{KeyHistory, Live, Report, Second};
+use weir_schema::{KeyHistory, Live, Report, Second};
 
 use crate::{
     filter::Filter,
@@ -25,16 +25,16 @@ const OPEN_SECONDS: f64 = 1.0;
 /// The effect of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Only draw.
+    /// Draw the screen again.
     Draw,
-    /// End.
+    /// End the program.
     Quit,
 }
 
 /// The part of the screen that has the keyboard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Focus {
-    /// The list.
+    /// The list of keys.
     #[default]
     List,
     /// The filter that is being typed, and its error.
@@ -48,7 +48,7 @@ pub enum Focus {
 }
 
 impl Focus {
-    /// What is drawn above the menu of spans.
+    /// Returns the focus that is drawn above the menu of spans.
     pub fn behind(&self) -> &Self {
         match self {
             Self::Span(before) => before,
@@ -60,9 +60,9 @@ impl Focus {
 /// A row as it is shown.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The entry.
+    /// The row of the report.
     pub entry: Entry,
-    /// Its key: one text, or two for a source and a destination.
+    /// The key as text: one text, or two for a source and a destination.
     pub shown: Vec<String>,
 }
 
@@ -73,25 +73,25 @@ pub struct Screen {
     pub kind: String,
     /// The time that the numbers are about.
     pub now: Timestamp,
-    /// The last seconds.
+    /// The rates of the last seconds.
     pub history: History,
-    /// The last second.
+    /// The last second that the source has sent.
     pub second: Option<Second>,
-    /// The last report.
+    /// The last report that the source has sent.
     pub report: Option<Report>,
     /// The open window so far, if it has been open for a while.
     pub live: Option<Live>,
     /// The newest window of a fleet, if the source is one.
     pub fleet: Option<Fleet>,
-    /// Whether the user wants the lists of the last report instead.
+    /// True if the user wants the lists of the last report instead.
     pub wants_report: bool,
     /// The order of the lists.
     pub by: By,
     /// The name of the list that is shown. If there is no such list, the first one is shown.
     pub list: String,
-    /// Which of the shown rows is selected.
+    /// The index of the selected row.
     pub selected: usize,
-    /// Whether the user chose that row. Otherwise the first one is selected, whichever it is.
+    /// True if the user chose that row. Otherwise the first row is selected, whichever key it has.
     pub is_chosen: bool,
     /// The filter of the rows.
     pub filter: Filter,
@@ -101,15 +101,15 @@ pub struct Screen {
     pub focus: Focus,
     /// The source's answer about the key of [`Focus::Detail`].
     pub known: Option<KeyDetails>,
-    /// What the history has of that key in an hour, or why it has nothing.
+    /// The history's answer about that key in an hour, or the reason why it has none.
     pub past_of_key: Option<Result<Box<KeyHistory>, String>>,
-    /// Whether the source can be asked about keys.
+    /// True if the source can be asked about keys.
     pub can_ask: bool,
     /// The time that is shown instead of now, and how it was asked for.
     pub past: Option<(Look, Box<Past>)>,
     /// The time that was asked for and has not come yet.
     pub awaited: Option<Look>,
-    /// What the source has to be asked for.
+    /// The requests that the source has not received yet.
     pub requests: Vec<Request>,
     /// Why the last key did nothing.
     pub told: Option<String>,
@@ -263,7 +263,7 @@ impl Screen {
         }
     }
 
-    /// Shows now again.
+    /// Goes back to the present.
     fn leave_past(&mut self) {
         self.awaited = None;
         if self.past.take().is_some() {
@@ -274,7 +274,7 @@ impl Screen {
 
     fn step_back(&mut self) {
         let shown = self.past().map(|past| &past.union);
-        // Of the last window, the report is shown already.
+        // The report of the last window is shown already.
         let is_report = self.open().is_none() && self.length().is_none();
         let last = self.report.as_ref().filter(|_| is_report).map(|report| report.window.start);
         self.look(past::back(shown, self.length(), last.unwrap_or(self.now)));

@@ -1,7 +1,7 @@
 //! The source of the numbers.
 
 use jiff::Timestamp;
-use weir_report::{KeyHistory, Length, Live, Report, Row, Second};
+use weir_schema::{KeyHistory, Length, Live, Report, Row, Second};
 
 use crate::{
     fleet::Fleet,
@@ -42,21 +42,21 @@ pub enum Update {
     Ended(String),
 }
 
-/// What a source is asked for.
+/// A request to a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Everything about a key.
+    /// Ask for everything about a key.
     Key {
         /// The key, as `weir ask` takes it.
         key: String,
-        /// Whether it is asked of the open window so far, or of the last one.
+        /// True to ask about the open window so far, false for the last one.
         is_open: bool,
     },
-    /// What the history has of a time.
+    /// The history of all keys in a time.
     Past(Look),
-    /// What the history has of a key.
+    /// The history of one key.
     PastOfKey {
-        /// The key.
+        /// The key, as the history reads it.
         key: String,
         /// The view whose list it is in; `None` for a standard list.
         view: Option<String>,
@@ -73,7 +73,7 @@ pub trait Source {
     /// Asks. The answer comes as an update.
     fn ask(&mut self, request: Request);
 
-    /// Whether it can answer questions about keys that no list has ([`Request::Key`]).
+    /// Returns true if it can answer questions about keys that no list has ([`Request::Key`]).
     fn knows_keys(&self) -> bool;
 
     /// The time of the numbers: now, or the time within a capture.

@@ -40,7 +40,7 @@ pub enum TopError {
     Terminal(#[from] io::Error),
 }
 
-/// Whether both standard input and standard output are terminals.
+/// Returns true if both standard input and standard output are terminals.
 pub fn is_terminal() -> bool {
     io::stdin().is_terminal() && stdout().is_terminal()
 }
@@ -68,7 +68,7 @@ pub fn run(source: &mut dyn Source, is_stopped: &dyn Fn() -> bool) -> Result<(),
             let area = frame.area();
             draw(&mut screen, frame.buffer_mut(), area, paint);
         })?;
-        if is_left(&mut screen, source)? {
+        if handle_keys(&mut screen, source)? {
             break;
         }
     }
@@ -76,7 +76,7 @@ pub fn run(source: &mut dyn Source, is_stopped: &dyn Fn() -> bool) -> Result<(),
     Ok(())
 }
 
-/// What there is to read from the terminal.
+/// The input of a terminal.
 enum Input {
     Nothing,
     Keys,
@@ -100,7 +100,7 @@ fn wait_for_input() -> io::Result<Input> {
 }
 
 /// Handles all waiting keys. Returns whether the user quits, or the terminal is gone.
-fn is_left(screen: &mut Screen, source: &mut dyn Source) -> io::Result<bool> {
+fn handle_keys(screen: &mut Screen, source: &mut dyn Source) -> io::Result<bool> {
     let has_keys = match wait_for_input()? {
         Input::Closed => return Ok(true),
         Input::Keys => true,
@@ -121,7 +121,7 @@ fn is_left(screen: &mut Screen, source: &mut dyn Source) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether the terminal is taken over.
+/// True while the terminal is taken over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes over the terminal until it is dropped.
@@ -152,7 +152,7 @@ fn give_back() {
     }
 }
 
-/// Has a panic of any thread restore the terminal before its message is printed.
+/// Makes a panic of any thread restore the terminal before its message is printed.
 fn restore_after_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

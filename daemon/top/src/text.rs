@@ -1,12 +1,6 @@
-//! Fits texts into columns, and removes control characters.
+//! Fits texts into columns.
 
 use ratatui::text::Span;
-use weir_system::text::visible;
-
-/// A text from outside, with control characters replaced.
-pub fn clean(text: &str) -> String {
-    text.chars().map(visible).collect()
-}
 
 /// The width of a text in columns.
 pub fn width(text: &str) -> usize {
@@ -69,10 +63,5 @@ mod tests {
     fn a_long_text_is_wrapped_between_words() {
         assert_eq!(wrapped("no window of this time", 11), ["no window", "of this", "time"]);
         assert_eq!((wrapped("window", 2), wrapped("a b", 80)), (vec!["window".to_owned()], vec!["a b".to_owned()]));
-    }
-
-    #[test]
-    fn control_characters_are_replaced() {
-        assert_eq!(clean("up\x1b[2Jlink\r\n"), "up\u{fffd}[2Jlink\u{fffd}\u{fffd}");
     }
 }

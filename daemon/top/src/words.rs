@@ -1,9 +1,9 @@
 //! Times, durations and bounds in words.
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::Estimate;
+use weir_schema::Estimate;
 
-/// Where the history begins.
+/// Says where the history begins.
 pub fn beginning(began: Timestamp, now: Timestamp) -> String {
     format!("history begins {}{} UTC", date(began, now), time(began))
 }
@@ -15,8 +15,11 @@ pub fn time(time: Timestamp) -> String {
 
 /// The day of a time with a blank, unless it is the day of `now`.
 pub fn date(time: Timestamp, now: Timestamp) -> String {
-    let day = |time: Timestamp| time.strftime("%Y-%m-%d ").to_string();
     if day(time) == day(now) { String::new() } else { day(time) }
+}
+
+fn day(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d ").to_string()
 }
 
 /// A duration in words, to the second.
@@ -28,7 +31,7 @@ pub fn lasting(duration: SignedDuration) -> String {
     if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
 }
 
-/// Both bounds, or the number if it is exact.
+/// Formats both bounds, or the number if it is exact.
 pub fn range(estimate: &Estimate, text: impl Fn(u64) -> String) -> String {
     let [lower, upper] = [text(estimate.lower), text(estimate.upper)];
     if lower == upper { lower } else { format!("{lower} to {upper}") }

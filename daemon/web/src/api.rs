@@ -18,7 +18,7 @@ use weir_page::{
     body::{Placed, json, refused, unavailable},
     query::{self, times},
 };
-use weir_report::NO_WINDOW;
+use weir_schema::NO_WINDOW;
 use weir_system::text::short;
 
 use crate::seconds::Seconds;
@@ -51,7 +51,7 @@ pub enum Question {
     OfKey {
         /// The key, as `FIELD=VALUE,...`.
         key: String,
-        /// The view whose list is meant; if missing, a standard list.
+        /// The view that has the list; if missing, a standard list.
         view: Option<String>,
         /// The start; if missing, as early as possible.
         from: Option<Timestamp>,
@@ -59,6 +59,17 @@ pub enum Question {
         to: Option<Timestamp>,
         /// About how many steps; if missing, as many as on the control socket.
         points: Option<u32>,
+    },
+    /// What each interface has carried by hour, day or month.
+    Usage {
+        /// Only this interface; if missing, all.
+        interface: Option<String>,
+        /// `hour`, `day` or `month`; if missing, `month`.
+        by: Option<String>,
+        /// How many periods; if missing, as many as on the control socket.
+        last: Option<u32>,
+        /// The end of the last one; if missing, now.
+        to: Option<Timestamp>,
     },
     /// The union of all windows that touch this time.
     Span {
@@ -84,6 +95,7 @@ pub(crate) fn router(board: Arc<Board>, answers: Answers<Question>) -> Router {
         .route("/api/live", get(live))
         .route("/api/history", get(history))
         .route("/api/span", get(span))
+        .route("/api/usage", get(usage))
         .fallback(|| async { (StatusCode::NOT_FOUND, "there is nothing here: the page is at /\n") })
         .with_state(shared)
 }
@@ -170,6 +182,18 @@ async fn span(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, re
     let asked = query::read(request.uri().query(), ["from", "to"]).and_then(|[from, to]| times(from, to));
     match asked {
         Ok((from, to)) => shared.answers.respond(&slot, Question::Span { from, to }).await,
+        Err(why) => refused(&why),
+    }
+}
+
+async fn usage(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, request: Request) -> Response {
+    let names = ["interface", "by", "last", "to"];
+    let asked = query::read(request.uri().query(), names).and_then(|[interface, by, last, to]| {
+        let last = last.map(|last| last.parse().map_err(|_| format!("last={}: how many periods?", short(&last))));
+        Ok(Question::Usage { interface, by, last: last.transpose()?, to: times(None, to)?.1 })
+    });
+    match asked {
+        Ok(question) => shared.answers.respond(&slot, question).await,
         Err(why) => refused(&why),
     }
 }

@@ -35,7 +35,7 @@ use tracing::{info, warn};
 use weir_config::{Web as Settings, is_credential_of_service};
 use weir_deliver::board::Board;
 use weir_http::{Limits, Server};
-use weir_system::{privileges, sandbox, text::with_causes};
+use weir_system::{memory::Part, privileges, sandbox, text::with_causes};
 
 pub use self::api::Question;
 pub use weir_page::Refusal;
@@ -58,12 +58,14 @@ const CONNECTION_BYTES: u64 = 40 << 10;
 /// The bytes of one interface and direction in one step of a history: packets, bytes and lost packets, as text.
 const STEP_BYTES: u64 = 32;
 
-/// The most memory that the page takes in the daemon, if reports take this much, and the history has this many
-/// interfaces and directions.
-pub fn memory_bytes(report_bytes: u64, tracks: u64) -> u64 {
+/// The memory of the page in the daemon, if reports take this much, and the history has this many interfaces and
+/// directions.
+pub fn memory(settings: &Settings, report_bytes: u64, tracks: u64) -> Part {
     let history = tracks * u64::from(api::POINTS_MAX) * STEP_BYTES;
     let answer = history.max(api::REPORTS_MAX as u64 * report_bytes);
-    CONNECTIONS as u64 * CONNECTION_BYTES + api::ANSWERS_MAX as u64 * answer
+    let bytes = CONNECTIONS as u64 * CONNECTION_BYTES + api::ANSWERS_MAX as u64 * answer;
+    let bytes = settings.listen.map_or(0, |_| bytes);
+    Part::new("the page", bytes, "connections of browsers, and answers in progress").if_any()
 }
 
 /// Serves the page until it is dropped.
@@ -114,7 +116,7 @@ fn start(listen: SocketAddr, settings: &Settings, board: Arc<Board>, answerer: A
     server.map_err(|error| format!("cannot listen: {}", with_causes(&error)))
 }
 
-/// The thread that asks needs no right: those whom it asks have what they need.
+/// Drops all capabilities of the query thread. The threads that answer keep theirs.
 fn confine() {
     privileges::give_up_all();
     sandbox::pass();

@@ -2,7 +2,7 @@
 //!
 //! The object that the daemon loads is kept in `ebpf/object/`, so that building weir needs no eBPF tools.
 //! `scripts/ebpf` makes it, and `scripts/check` makes it again and compares. A build script compiles the object itself
-//! where that one does not fit: the sources have changed since, the processor is another one, or `WEIR_BUILD_EBPF=1`
+//! where that one does not fit: the sources have changed since, the processor is big-endian, or `WEIR_BUILD_EBPF=1`
 //! asks for it.
 //!
 //! Compiling needs a Rust compiler with the source of its standard library, and bpf-linker. `RUSTC_BOOTSTRAP` lets a
@@ -38,9 +38,6 @@ const WATCHED: [&str; 5] = ["", "../common/src", "../common/Cargo.toml", "../Car
 /// `1` asks for an object that is compiled from source, `0` for the one in `ebpf/object/`, whatever the sources are.
 const CHOICE: &str = "WEIR_BUILD_EBPF";
 
-/// The processor that the object in `ebpf/object/` is for.
-const PROCESSOR: &str = "x86_64";
-
 /// An object that can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
@@ -68,25 +65,31 @@ impl Object {
     }
 }
 
-/// What an object is compiled for.
-struct Target {
-    processor: String,
-    /// Rust's name for it.
-    triple: &'static str,
+/// What an object is compiled for. Only the byte order of the processor matters: the programs read packets and maps,
+/// and no registers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    LittleEndian,
+    BigEndian,
 }
 
 impl Target {
     /// That of the object in `ebpf/object/`.
-    fn kept() -> Self {
-        Self { processor: PROCESSOR.to_owned(), triple: "bpfel-unknown-none" }
-    }
+    const KEPT: Self = Self::LittleEndian;
 
     /// That of the machine which cargo builds for.
     fn of_build_script() -> Result<Self, String> {
-        let variable = |name: &str| env::var(name).map_err(|_| format!("{name} is not set: this is for build scripts"));
-        let is_big = variable("CARGO_CFG_TARGET_ENDIAN")? == "big";
-        let triple = if is_big { "bpfeb-unknown-none" } else { "bpfel-unknown-none" };
-        Ok(Self { processor: variable("CARGO_CFG_TARGET_ARCH")?, triple })
+        let order = env::var("CARGO_CFG_TARGET_ENDIAN")
+            .map_err(|_| "CARGO_CFG_TARGET_ENDIAN is not set: this is for build scripts".to_owned())?;
+        Ok(if order == "big" { Self::BigEndian } else { Self::LittleEndian })
+    }
+
+    /// Rust's name for it.
+    const fn triple(self) -> &'static str {
+        match self {
+            Self::LittleEndian => "bpfel-unknown-none",
+            Self::BigEndian => "bpfeb-unknown-none",
+        }
     }
 }
 
@@ -109,10 +112,10 @@ fn take(object: Object) -> Result<(), String> {
         && match &*choice {
             "1" => false,
             "0" => true,
-            "" => target.processor == PROCESSOR && is_current()?,
+            "" => target == Target::KEPT && is_current()?,
             _ => return Err(format!("{CHOICE}={choice}: it is 1 (compile), 0 (do not) or not set")),
         };
-    let from = if is_kept { kept::object() } else { compile_for(object, &target, &shared_folder(&out_dir)?)? };
+    let from = if is_kept { kept::object() } else { compile_for(object, target, &shared_folder(&out_dir)?)? };
     let to = out_dir.join(object.name());
     fs::copy(&from, &to)
         .map(drop)
@@ -125,10 +128,10 @@ fn take(object: Object) -> Result<(), String> {
 ///
 /// Which tool is missing, or what the compiler says.
 pub fn compile_kept(folder: &Path) -> Result<PathBuf, String> {
-    compile_for(Object::Shipped, &Target::kept(), folder)
+    compile_for(Object::Shipped, Target::KEPT, folder)
 }
 
-fn compile_for(object: Object, target: &Target, folder: &Path) -> Result<PathBuf, String> {
+fn compile_for(object: Object, target: Target, folder: &Path) -> Result<PathBuf, String> {
     let tools = Tools::find()?;
     fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     let lock = folder.join("lock");
@@ -150,7 +153,7 @@ fn compile_for(object: Object, target: &Target, folder: &Path) -> Result<PathBuf
         }
         return Err("weir's eBPF programs did not build; the warnings above say why".to_owned());
     }
-    Ok(folder.join(target.triple).join("release").join(object.name()))
+    Ok(folder.join(target.triple()).join("release").join(object.name()))
 }
 
 /// The folder in cargo's target directory where all objects are compiled.

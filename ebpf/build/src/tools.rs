@@ -20,6 +20,9 @@ const LIBRARY: &str = "lib/rustlib/src/rust/library/core/Cargo.toml";
 /// The end of every message about a missing tool.
 const WAY_OUT: &str = "run scripts/setup (as root on Debian; elsewhere it says what to install)";
 
+/// aya-ebpf wants to know whose registers probes read. weir has no probes: it is the same object for every processor.
+const PROCESSOR: &str = "--cfg=bpf_target_arch=\"x86_64\"";
+
 /// Separates the flags of `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: &str = "\x1f";
 
@@ -55,7 +58,7 @@ impl Tools {
     }
 
     /// The call of cargo that compiles the package, without the name of a binary.
-    pub fn cargo(&self, target: &Target) -> Command {
+    pub fn cargo(&self, target: Target) -> Command {
         let mut command = self.command("cargo");
         // What cargo tells the build script that this runs in is about another build.
         for (variable, _) in env::vars_os() {
@@ -68,10 +71,10 @@ impl Tools {
             .env("RUSTC_BOOTSTRAP", "1")
             // bpf-linker optimises across crates.
             .env("CARGO_PROFILE_RELEASE_LTO", "thin")
-            .env("CARGO_ENCODED_RUSTFLAGS", self.flags(target))
+            .env("CARGO_ENCODED_RUSTFLAGS", self.flags())
             .current_dir(Path::new(PACKAGE_DIR).join(".."))
             .args(["build", "--quiet", "--locked", "--release", "-Z", "build-std=core"])
-            .args(["--package", PACKAGE, "--target", target.triple]);
+            .args(["--package", PACKAGE, "--target", target.triple()]);
         command
     }
 
@@ -88,10 +91,10 @@ impl Tools {
         command
     }
 
-    /// aya-ebpf wants to know the processor. Names of files are the same on every machine, so that the object is, too.
-    fn flags(&self, target: &Target) -> OsString {
-        let mut flags = OsString::from(format!("--cfg=bpf_target_arch=\"{}\"", target.processor));
-        for flag in ["-Cdebuginfo=2", "-Clink-arg=--btf"] {
+    /// Names of files are the same on every machine, so that the object is, too.
+    fn flags(&self) -> OsString {
+        let mut flags = OsString::from(PROCESSOR);
+        for flag in ["-Cdebuginfo=2", "-Clink-arg=--btf", "-Ctarget-cpu=v2"] {
             flags.push(SEPARATOR);
             flags.push(flag);
         }

@@ -88,11 +88,13 @@ impl Packet for Varied {
         self.0.tally()
     }
     #[inline(always)]
-    fn common<T>(self, found: impl FnOnce(Parsed) -> T) -> Option<T> {
+    fn common<T>(self, found: impl FnOnce(Result<Parsed, Skip>) -> T) -> Option<T> {
         self.0.common(
             #[inline(always)]
             |mut parsed| {
-                parsed.key.src.0[1] ^= self.1.mask(nth());
+                if let Ok(parsed) = &mut parsed {
+                    parsed.key.src.0[1] ^= self.1.mask(nth());
+                }
                 found(parsed)
             },
         )

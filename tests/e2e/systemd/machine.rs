@@ -42,11 +42,11 @@ pub struct Machine {
 
 /// A file that is installed before the machine boots.
 pub struct Installed<'a> {
-    /// Its path, without the first slash.
+    /// The path of the file, without the first slash.
     pub path: &'a str,
-    /// Its content.
+    /// The content of the file.
     pub content: &'a [u8],
-    /// Its mode.
+    /// The mode of the file.
     pub mode: u32,
 }
 

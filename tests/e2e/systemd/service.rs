@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context as _, Result, ensure};
 use aya::programs::TcAttachType;
 use serde_json::Value;
-use weir_datapath::{has_tcx, tcx_programs};
+use weir_datapath::{probe_tcx, tcx_programs};
 use weir_tests::{
     clock,
     daemon::weir_binary,
@@ -50,7 +50,7 @@ impl Service<'_> {
     }
 
     /// Checks the interface: it must have a program for each direction, or none.
-    pub fn is_attached(&self, expected: bool) -> Result<()> {
+    pub fn expect_attached(&self, expected: bool) -> Result<()> {
         let there = [has_program(self.observer, INTERFACE)?, sends_through_a_program(self.observer)?];
         ensure!(there == [expected; 2], "programs for received and sent packets: {there:?}\n{}", self.machine.log());
         Ok(())
@@ -82,9 +82,9 @@ impl Service<'_> {
     }
 }
 
-/// Whether there is a program on the egress of the interface: by TCX, or by a tc filter before Linux 6.6.
+/// Returns true if there is a program on the egress of the interface: by TCX, or by a tc filter before Linux 6.6.
 pub fn sends_through_a_program(namespace: &Namespace) -> Result<bool> {
-    if !has_tcx()? {
+    if !probe_tcx()? {
         let filters = Ended::of(namespace.command("tc").args(["filter", "show", "dev", INTERFACE, "egress"]))?;
         return Ok(filters.out.contains("weir"));
     }

@@ -25,9 +25,13 @@ const HASHES: [u64; 4] = [0, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, u64::
 macro_rules! weigh {
     ($weight:expr, |$sketch:ident, $hash:ident| $bounds:expr) => {
         |$sketch, twin| {
-            HASHES.into_iter().for_each(|hash| _ = $sketch.add(hash, $weight));
+            for hash in HASHES {
+                _ = $sketch.add(hash, $weight);
+            }
             $sketch.merge(twin).expect("it merges with its own image");
-            HASHES.into_iter().for_each(|$hash| _ = ($sketch.estimate($hash), $bounds));
+            for $hash in HASHES {
+                _ = ($sketch.estimate($hash), $bounds);
+            }
         }
     };
 }
@@ -55,9 +59,13 @@ fuzz_target!(|input: &[u8]| {
     read::<HeavyLight<CountAndSum>>(&image, weigh!(CountAndSum::new(1, 100), |sketch, hash| sketch.bounds(hash)));
     read::<HeavyLight<u32>>(&image, weigh!(100, |sketch, hash| sketch.bounds(hash)));
     read::<CandidateBuckets<u64, CountAndSum>>(&image, |sketch, twin| {
-        HASHES.into_iter().for_each(|hash| sketch.add(hash, !hash, CountAndSum::new(1, 100)));
+        for hash in HASHES {
+            sketch.add(hash, !hash, CountAndSum::new(1, 100));
+        }
         sketch.merge(twin).expect("it merges with its own image");
-        sketch.iter().for_each(|listed| assert!(listed.value.sum <= listed.upper.sum));
+        for listed in sketch.iter() {
+            assert!(listed.value.sum <= listed.upper.sum);
+        }
         sketch.light().for_each(drop);
     });
     read::<Bloom>(&image, filter_and_merge);
@@ -113,14 +121,18 @@ fn filter_and_merge<F: Filter + Merge>(sketch: &mut F, twin: &F) {
 }
 
 fn count_distinct<D: Distinct + Merge>(sketch: &mut D, twin: &D) {
-    HASHES.into_iter().for_each(|hash| sketch.insert(hash));
+    for hash in HASHES {
+        sketch.insert(hash);
+    }
     sketch.merge(twin).expect("it merges with its own image");
     let Estimate { value, lower, upper } = sketch.bounds();
     assert!(lower <= value && value <= upper);
 }
 
 fn find_spreaders(sketch: &mut Spread<u64>, twin: &Spread<u64>) {
-    HASHES.into_iter().for_each(|hash| sketch.insert(Touch { key: hash, key_hash: hash, item_hash: !hash }));
+    for hash in HASHES {
+        sketch.insert(Touch { key: hash, key_hash: hash, item_hash: !hash });
+    }
     sketch.merge(twin).expect("it merges with its own image");
     for spreader in sketch.survey().top(3) {
         let Estimate { value, lower, upper } = spreader.touched;
@@ -129,7 +141,9 @@ fn find_spreaders(sketch: &mut Spread<u64>, twin: &Spread<u64>) {
 }
 
 fn hold_spreaders(sketch: &mut SampleAndHold<u64>, twin: &SampleAndHold<u64>) {
-    HASHES.into_iter().for_each(|hash| sketch.insert(Touch { key: hash, key_hash: hash, item_hash: !hash }));
+    for hash in HASHES {
+        sketch.insert(Touch { key: hash, key_hash: hash, item_hash: !hash });
+    }
     sketch.merge(twin).expect("it merges with its own image");
     for spreader in sketch.held(&sketch.margin(0, 0.01)) {
         let Estimate { value, lower, upper } = spreader.touched;
@@ -138,7 +152,9 @@ fn hold_spreaders(sketch: &mut SampleAndHold<u64>, twin: &SampleAndHold<u64>) {
 }
 
 fn list<K: ImageKey + Eq + Default>(table: &mut TopK<K>, twin: &TopK<K>, key: fn(u64) -> K) {
-    HASHES.into_iter().for_each(|hash| table.add(hash, key(hash), 100));
+    for hash in HASHES {
+        table.add(hash, key(hash), 100);
+    }
     table.merge(twin).expect("it merges with its own image");
     for hash in HASHES {
         let bounds = table.bounds(hash, &key(hash));

@@ -4,9 +4,9 @@ use crate::{markdown, report::Group, settings::Settings};
 
 /// The state of a run.
 pub struct Bench {
-    /// The user's settings.
+    /// The settings of the command line.
     pub settings: Settings,
-    /// The measurements.
+    /// The measurements so far.
     pub groups: Vec<Group>,
     /// Answers that no correct sketch gives.
     pub wrong: Vec<String>,

@@ -22,9 +22,9 @@ pub trait Subject<K> {
 pub struct Contender<K> {
     /// The type or the crate.
     pub name: &'static str,
-    /// Whether it is weir's.
+    /// True if it is weir's.
     pub ours: bool,
-    /// The sketch.
+    /// The sketch that is measured.
     pub subject: Box<dyn Subject<K>>,
 }
 

@@ -6,21 +6,21 @@ use weir_sketch::hash::{KeyedHash, mix};
 
 /// One key as all contenders see it.
 pub trait Item: Copy + Default + Eq + Ord + Hash + Send + Sync + 'static {
-    /// Its name in the tables.
+    /// The name in the tables.
     const NAME: &'static str;
-    /// Whether it is a ready hash: then only sketches that take hashes compete, and no hash is paid for.
+    /// True if it is a ready hash: then only sketches that take hashes compete, and no hash is paid for.
     const IS_HASH: bool = false;
 
     /// The n-th of these keys; no two are equal.
     fn nth(n: u64) -> Self;
 
-    /// Its hash, by weir's keyed hash: for weir's sketches, and for peers that leave hashing to their user.
+    /// Returns the hash by weir's keyed hash: for weir's sketches, and for peers that leave hashing to their user.
     fn digest(&self, hash: &KeyedHash) -> u64;
 
     /// The hashes of as many keys.
     fn digest_all(keys: &[Self], hash: &KeyedHash, hashes: &mut [u64]);
 
-    /// The key's bytes.
+    /// Returns the bytes of the key.
     fn bytes(&self) -> &[u8];
 }
 

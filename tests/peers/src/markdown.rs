@@ -1,4 +1,4 @@
-//! Groups as Markdown.
+//! Prints groups as Markdown.
 
 use crate::report::{Group, Line, MemoryLevel};
 

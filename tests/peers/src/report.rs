@@ -1,9 +1,9 @@
 //! The measurements: one group for each structure and memory level, printed as one table and drawn as one line.
 
-/// Where in the memory hierarchy a structure is.
+/// The place of a structure in the memory hierarchy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MemoryLevel {
-    /// In a core's own second-level cache.
+    /// The structure is in a core's own second-level cache.
     Near,
     /// In main memory, or a last-level cache that is as slow.
     Far,
@@ -11,15 +11,15 @@ pub enum MemoryLevel {
 
 /// A structure at one memory level.
 pub struct Group {
-    /// Which structure, and how it was built.
+    /// The structure, and how it was built.
     pub structure: &'static str,
-    /// Its memory level.
+    /// The memory level at which it was measured.
     pub place: MemoryLevel,
     /// The timed operations, in the order of [`Line::nanoseconds`].
     pub operations: &'static [&'static str],
     /// The meaning of [`Line::error`].
     pub error: &'static str,
-    /// Whether errors differ between items, and each is printed.
+    /// True if errors differ between items, and each is printed.
     pub error_by_item: bool,
     /// The kinds of items, in the order of [`Line::nanoseconds`].
     pub items: Vec<&'static str>,
@@ -31,13 +31,13 @@ pub struct Group {
 pub struct Line {
     /// The type or the crate.
     pub name: &'static str,
-    /// Whether it is weir's.
+    /// True if it is weir's.
     pub ours: bool,
     /// Nanoseconds by item and operation; none for an item that it does not take.
     pub nanoseconds: Vec<Option<Vec<f64>>>,
     /// The memory that it occupies.
     pub memory_bytes: usize,
-    /// Its measured error, as text: of the last item, or of each, if [`Group::error_by_item`].
+    /// The measured error, as text: of the last item, or of each, if [`Group::error_by_item`].
     pub error: String,
 }
 
@@ -45,13 +45,13 @@ pub struct Line {
 pub struct Outcome {
     /// The type or the crate.
     pub name: &'static str,
-    /// Whether it is weir's.
+    /// True if it is weir's.
     pub ours: bool,
     /// Nanoseconds by operation.
     pub nanoseconds: Vec<f64>,
     /// The memory that it occupies.
     pub memory_bytes: usize,
-    /// Its measured error, as text.
+    /// The measured error, as text.
     pub error: String,
 }
 

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of the benchmark.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ pub struct Settings {
     pub quick: bool,
     /// Only structures whose name contains this text.
     pub only: Option<String>,
-    /// Where to write the picture.
+    /// The path of the picture.
     pub plot: Option<PathBuf>,
     /// The size of structures inside a core's L2, which keys also pass through.
     pub near_bytes: usize,
@@ -35,7 +35,7 @@ impl Settings {
         Ok(Self { quick, only, plot, near_bytes: 512 << 10, far_bytes })
     }
 
-    /// Whether this structure is to be measured.
+    /// Returns true if this structure is to be measured.
     pub fn wants(&self, structure: &str) -> bool {
         self.only.as_ref().is_none_or(|only| structure.to_lowercase().contains(only))
     }

@@ -22,7 +22,7 @@ use weir_tests::{
 /// The length of the top lists of an expectation.
 const EXPECTED_TOP: usize = 50;
 
-/// Make traffic of which everything is known; the same seed makes the same packets.
+/// Make traffic with known content; the same seed makes the same packets.
 #[derive(Parser)]
 enum Arguments {
     /// Write a capture.

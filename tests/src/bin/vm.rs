@@ -1,7 +1,7 @@
 //! The checks that `scripts/vm` runs on each kernel: do the programs load, attach and count as on this machine?
 //!
-//! Writes a line per check, fields separated by tabs: `check`, its name, `ok` or `failed`, and a detail. It ends with
-//! exit code 1 if one failed.
+//! Writes a line per check, fields separated by tabs: `check`, its name, `ok` or `failed`, and a detail. The last line
+//! is `checks` and how many there were. It ends with exit code 1 if one failed.
 
 use std::{
     io::{self, Write},
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use serde_json::Value;
 use weir_common::{ledger::Tally, packet::Tunnels};
-use weir_datapath::{Features, LoadedProgram, Plan, has_tcx};
+use weir_datapath::{Features, LoadedProgram, Plan, probe_tcx};
 use weir_tests::{
     account::{self, Loss},
     daemon::{Daemon, weir_binary},
@@ -44,12 +44,13 @@ const VERIFIED_MAX: u32 = 500_000;
 /// The parser's trials for which test-run before Linux 5.18 is too old: they need metadata, or frames beyond a page.
 const BEYOND_OLD_TEST_RUN: [&str; 3] = ["every_link_type", "cut_at_every_offset", "every_length_and_type"];
 /// The end-to-end tests that run on each kernel, and the parts of names that select them.
-const END_TO_END: [(&str, &str); 9] = [
+const END_TO_END: [(&str, &str); 10] = [
     ("ledger native", "ledger::o"),
     ("ledger generic", "ledger::generic"),
     ("merged packets", "merged::"),
     ("windows under traffic", "windows::a_window_cut_while"),
     ("forwarded packets feed once", "feeds::forwarded_packets"),
+    ("reload", "reload::interfaces_come"),
     ("stop", "stop::sigint"),
     ("killed", "stop::killed"),
     ("as a service", "usage::the_capabilities"),
@@ -58,13 +59,14 @@ const END_TO_END: [(&str, &str); 9] = [
 
 fn main() -> ExitCode {
     let Arguments { parser, e2e } = Arguments::parse();
-    let mut all = true;
+    let (mut all, mut count) = (true, 0);
     let mut check = |name: &str, outcome: Result<String>| {
         let (verdict, detail) = match &outcome {
             Ok(detail) => ("ok", detail.clone()),
             Err(error) => ("failed", format!("{error:#}").replace('\n', " | ")),
         };
         all &= outcome.is_ok();
+        count += 1;
         // If standard output is closed, the error cannot be reported.
         let _ = writeln!(io::stdout(), "check\t{name}\t{verdict}\t{detail}");
     };
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
     check("load, inside tunnels", load(Tunnels::Inner));
     check("doctor", doctor());
     for (mode, obtained) in MODES {
-        let outcome = match (mode, has_tcx()) {
+        let outcome = match (mode, probe_tcx()) {
             ("tcx", Ok(false)) => Ok("this kernel has none".to_owned()),
             _ => attach(mode, obtained),
         };
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
     for (name, filter) in END_TO_END {
         check(name, trials(&e2e, &[filter]));
     }
+    let _ = writeln!(io::stdout(), "checks\t{count}");
     if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

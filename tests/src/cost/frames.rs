@@ -19,7 +19,7 @@ pub fn tcp_v4() -> Vec<u8> {
     tagged_v4(&[])
 }
 
-/// The same with these VLAN tags.
+/// Returns the IPv4 packet with these VLAN tags.
 pub fn tagged_v4(tags: &[u16]) -> Vec<u8> {
     frame(tags, IPV4, &[&packet_v4()])
 }
@@ -29,7 +29,7 @@ pub fn udp_v6() -> Vec<u8> {
     tagged_v6(&[])
 }
 
-/// The same with these VLAN tags.
+/// Returns the IPv6 packet with these VLAN tags.
 pub fn tagged_v6(tags: &[u16]) -> Vec<u8> {
     frame(tags, IPV6, &[&ipv6(UDP, 8), &udp(PORTS, 0)])
 }
@@ -71,7 +71,7 @@ pub fn deepest() -> Vec<u8> {
     frame(&tags, 0x8864, &[&[0x11, 0, 0, 7, high, low, 0x02, 0x81], &labels, &packet])
 }
 
-/// An ARP request.
+/// Returns an ARP request.
 pub fn arp() -> Vec<u8> {
     frame(&[], 0x0806, &[&[0, 1, 8, 0, 6, 4, 0, 1], &[0; 20]])
 }

@@ -1,11 +1,11 @@
-//! What a hook tells a program about a packet, at the offsets of the kernel's `include/uapi/linux/bpf.h`.
+//! The facts that a hook tells a program about a packet, at the offsets of the kernel's `include/uapi/linux/bpf.h`.
 
 use anyhow::{Result, bail};
 
 /// A packet at a hook.
 #[derive(Clone, Debug)]
 pub struct Arrival<'a> {
-    /// Its bytes, as the program sees them.
+    /// The bytes of the packet, as the program sees them.
     pub frame: &'a [u8],
     /// The outer VLAN tag, if the kernel has moved it from the frame to the buffer's metadata: its protocol and its
     /// content.
@@ -24,9 +24,9 @@ impl<'a> Arrival<'a> {
 /// The kind of a program, which decides what its context is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// `struct xdp_md`.
+    /// XDP, with `struct xdp_md`.
     Xdp,
-    /// `struct __sk_buff`.
+    /// tc, with `struct __sk_buff`.
     Tc,
 }
 
@@ -45,7 +45,7 @@ impl Hook {
             (Self::Tc, 0) => length,
             (Self::Tc, 20) => arrival.tag.is_some().into(),
             (Self::Tc, 24) => tag[1],
-            // In network byte order.
+            // The tag is in network byte order.
             (Self::Tc, 28) => u64::from((tag[0] as u16).to_be()),
             // `wire_len`, as the kernel computed it before it showed the link header.
             (Self::Tc, 160) => length - ETHERNET_BYTES,

@@ -31,7 +31,7 @@ pub enum Kind {
     Rings,
 }
 
-/// A linked program.
+/// A program that is ready to run.
 #[derive(Clone)]
 pub struct Linked {
     pub code: Vec<bpf_insn>,
@@ -80,6 +80,8 @@ pub fn link(
     let mut code = object.functions[&found.function_key()].instructions.clone();
     // As on a kernel where a packet tells whether it has fragments: these have none.
     let flags = code.iter_mut().filter(|instruction| instruction.imm == placeholder::FLAGS);
-    flags.for_each(|instruction| instruction.imm = 0);
+    for instruction in flags {
+        instruction.imm = 0;
+    }
     Ok(Linked { code, hook, maps })
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 /// is 0.
 const REGION: u32 = 40;
 
-/// All regions.
+/// The regions that a program may access.
 #[derive(Clone, Default)]
 pub struct Memory {
     regions: Vec<Vec<u8>>,
@@ -42,7 +42,7 @@ impl Memory {
         bytes.with_context(|| outside(address, length))
     }
 
-    /// The same, to be changed.
+    /// Returns the bytes, to change them.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ pub(super) fn judge(report: &Value, whole: &Whole, faults: &mut Faults) {
     }
 }
 
-/// Whether one packet may count in several rows.
+/// Tells if one packet may count in several rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Disjoint,

@@ -4,7 +4,7 @@ use super::*;
 
 fn golden() -> Value {
     let mut report: Value =
-        serde_json::from_str(include_str!("../../../daemon/report/tests/golden/report.json")).unwrap();
+        serde_json::from_str(include_str!("../../../daemon/schema/tests/golden/report.json")).unwrap();
     // The golden report has everything that a report can have. But with a late CPU not everything can be judged.
     report["self"]["late_cpus"] = Value::Null;
     report

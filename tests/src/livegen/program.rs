@@ -115,7 +115,7 @@ struct Code {
     state: u64,
 }
 
-/// Registers.
+/// The registers of eBPF.
 #[derive(Clone, Copy)]
 enum R {
     Result = 0,
@@ -179,7 +179,7 @@ impl Code {
         self.put(width as u8, base, source as u8, offset, 0);
     }
 
-    /// To network byte order.
+    /// Converts a register to network byte order.
     fn big_endian(&mut self, register: R, bits: i32) {
         self.put(0xdc, register, 0, 0, bits);
     }
@@ -282,7 +282,7 @@ fn zipf(code: &mut Code, sum: i32) {
     code.by(Do::Right, R::A, 48);
     code.by(Do::Mul, R::A, ZIPF_LEVELS as i32);
     code.by(Do::Right, R::A, 16);
-    // The flow.
+    // Choose the flow.
     code.by(Do::Set, R::B, 1);
     code.with(Do::Left, R::B, R::A);
     code.with(Do::Set, R::A, R::B);

@@ -36,7 +36,7 @@ pub(super) const LISTS: [List; 2] = [
 /// Up to this number, all prefixes are candidates, so they are counted exactly unless packets are missing.
 const CERTAIN_MAX: usize = 200;
 
-/// Whether all bounds of both lists of prefixes of a top list hold, whatever their order.
+/// Returns true if all bounds of both lists of prefixes of a top list hold, whatever their order.
 pub fn prefixes_hold(oracle: &Oracle, top: &Value, by: By) -> bool {
     let mut verdict = Verdict::default();
     oracle.check_prefixes(top, "top", by, false, &mut verdict);

@@ -42,7 +42,7 @@ const PORT_STRIDE: u32 = 10_007;
 /// The properties of a population of flows.
 #[derive(Clone, Copy, Debug)]
 pub struct Population {
-    /// What makes this population differ from another.
+    /// The seed, which makes this population differ from another.
     pub seed: u64,
     /// How many sources the flows share: flow `i` belongs to source `i % sources`.
     pub sources: u32,
@@ -125,12 +125,12 @@ impl Flow {
         Self { key, src_mac, vlans, tos: tos(&mut random), shim, sizes }
     }
 
-    /// Whether it is IPv6.
+    /// Returns true if it is IPv6.
     pub fn is_v6(&self) -> bool {
         self.key.src.is_ipv6()
     }
 
-    /// Whether the key has fields of the transport header: ports, or ICMP's type and code.
+    /// Returns true if the key has fields of the transport header: ports, or ICMP's type and code.
     pub fn reads_transport(&self) -> bool {
         has_ports(self.key.proto) || matches!(self.key.proto, proto::ICMP | proto::ICMPV6)
     }

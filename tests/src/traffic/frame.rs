@@ -79,7 +79,7 @@ impl Extension {
     }
 }
 
-/// Which fragment of its datagram a packet is.
+/// Tells which fragment of its datagram a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// The whole datagram.
@@ -88,9 +88,9 @@ pub enum Piece {
     First,
     /// A later fragment, at this offset in units of eight bytes (not 0).
     Later {
-        /// The offset.
+        /// The offset of the fragment.
         offset: u16,
-        /// Whether more follow.
+        /// True if more fragments follow.
         more: bool,
     },
 }
@@ -108,7 +108,7 @@ impl Piece {
 /// An IP packet to build.
 #[derive(Clone, Debug)]
 pub struct Datagram {
-    /// Its flow.
+    /// The flow of the datagram.
     pub flow: Flow,
     /// VLAN tags, outermost first.
     pub vlans: Vec<u16>,
@@ -118,7 +118,7 @@ pub struct Datagram {
     pub options: usize,
     /// IPv6 extension headers, in order; over IPv4 only authentication headers.
     pub extensions: Vec<Extension>,
-    /// Which fragment it is.
+    /// Tells which fragment it is.
     pub piece: Piece,
     /// TCP flags.
     pub tcp_flags: u8,
@@ -131,12 +131,12 @@ impl Datagram {
         Self { flow, vlans, shim: flow.shim, options: 0, extensions: Vec::new(), piece: Piece::Whole, tcp_flags: 0x10 }
     }
 
-    /// Where its IP header begins in the frame.
+    /// Returns where its IP header begins in the frame.
     pub fn ip_at(&self) -> usize {
         ETHERNET + TAG * self.vlans.len() + shim_length(self.shim)
     }
 
-    /// Its frame, of `wanted` bytes, or just large enough for its headers.
+    /// Returns the frame, of `wanted` bytes, or just large enough for its headers.
     pub fn encode(&self, wanted: usize) -> Vec<u8> {
         let network = self.network_length();
         let body = self.body(wanted.saturating_sub(self.ip_at() + network));

@@ -40,7 +40,7 @@ impl Random {
         from + ((u128::from(self.bits()) * count) >> 64) as usize
     }
 
-    /// One of several.
+    /// Returns one of several values.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.between(0, from.len() - 1)]
     }

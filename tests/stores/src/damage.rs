@@ -26,7 +26,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Byte, Self::Sector, Self::Cut];
 
-    /// Its description.
+    /// Returns the description.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Byte => "a byte is another one",

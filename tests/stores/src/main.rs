@@ -1,5 +1,5 @@
-//! What a damaged file costs in weir's spool and in embedded databases. Each of them keeps the same reports, each
-//! report synced. Then one place of one file is damaged, the store is opened and read, and so on for every kind of
+//! Measures what a damaged file costs in weir's spool and in embedded databases. Each of them keeps the same reports,
+//! each report synced. Then one place of one file is damaged, the store is opened and read, and so on for every kind of
 //! damage and many places.
 
 mod damage;
@@ -33,7 +33,7 @@ struct Outcome {
     refused: u64,
     /// The program crashed: it panicked, or ran out of memory.
     crashed: u64,
-    /// More than one report was missing.
+    /// The number of cases in which more than one report was missing.
     lost_several: u64,
     /// The most reports that were missing in a store that could be read.
     lost_most: u64,

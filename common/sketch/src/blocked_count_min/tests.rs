@@ -97,7 +97,9 @@ fn a_batch_equals_single_additions_in_small_and_large_sketches() {
         let hashes: Vec<_> = (0..KEYS as u64).map(|key| mix(key % (KEYS as u64 * 2 / 3))).collect();
         let weights: Vec<_> = (0..KEYS as u64 - 2).map(weight).collect();
         batched.add_batch(&hashes, &weights);
-        hashes.iter().zip(&weights).for_each(|(&hash, &weight)| _ = one_by_one.add(hash, weight));
+        for (&hash, &weight) in hashes.iter().zip(&weights) {
+            _ = one_by_one.add(hash, weight);
+        }
         assert_eq!(batched, one_by_one);
         let mut estimates = std::vec![W::default(); KEYS - 4];
         batched.estimate_batch(&hashes, &mut estimates);
@@ -120,10 +122,14 @@ fn every_level_finds_and_reads_the_same_cells() {
     }
     let hashes: Vec<_> = (0..150).map(mix).collect();
     let mut sketch = BlockedCountMin::<u32>::with_error(0.02, KEY).unwrap();
-    hashes.iter().for_each(|&hash| _ = sketch.add(hash, hash as u32 >> 9));
+    for &hash in hashes.iter() {
+        _ = sketch.add(hash, hash as u32 >> 9);
+    }
     assert_lanes_are_estimates(&Table(&sketch.blocks), &hashes, |hash| sketch.estimate(hash));
     let mut sketch = BlockedCountMin::with_error(0.02, KEY).unwrap();
-    hashes.iter().for_each(|&hash| _ = sketch.add(hash, CountAndSum::new(hash >> 50, hash >> 20)));
+    for &hash in hashes.iter() {
+        _ = sketch.add(hash, CountAndSum::new(hash >> 50, hash >> 20));
+    }
     assert_lanes_are_estimates(&Table(&sketch.blocks), &hashes, |hash| sketch.estimate(hash));
 }
 

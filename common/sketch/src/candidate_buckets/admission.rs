@@ -64,7 +64,8 @@ impl<W: Weight> Counters<W> {
         let bucket = &mut self.buckets[at];
         bucket.hashes[way] = hash;
         bucket.credits[way] = Rounded::down(credit);
-        // Its score may be less than that of the smallest candidate was, because it may have missed nothing.
+        // The new candidate may have missed nothing, and then its score may be less than that of the smallest one
+        // before.
         bucket.set_price(next.min(packed.score + bucket.credits[way].get()));
         Some(Admission { bucket: at as u32, way: way as u16, nth: 0, missed, likely, counted_before })
     }

@@ -70,7 +70,7 @@ impl Bucket {
         self.price_and_flags & flag != 0
     }
 
-    /// Whether all its weights are in their words.
+    /// Returns true if all weights of the bucket are in their words.
     #[inline(always)]
     pub const fn is_plain(&self) -> bool {
         !self.has(HAS_SPILLED | HAS_LOST)

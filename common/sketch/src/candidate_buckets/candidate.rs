@@ -43,7 +43,7 @@ impl<K: Copy, W: Weight> Candidate<K, W> {
         Bounds { lower: self.counted, upper: self.counted_at_most.saturating_add(self.entry.missed) }
     }
 
-    /// Its count, plus the weight that a key usually needs to become a candidate.
+    /// Returns the count, plus the weight that a key usually needs to become a candidate.
     fn value(&self) -> W {
         let Entry { missed, likely, .. } = self.entry;
         let whole = missed.score().max(1);
@@ -62,7 +62,7 @@ impl<K: Copy, W: Weight> Candidate<K, W> {
 /// A listed key, with its weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Listed<K, W> {
-    /// The key.
+    /// The key, as the caller gave it.
     pub key: K,
     /// The likeliest weight.
     pub value: W,

@@ -132,7 +132,6 @@ impl<W: Weight> Counters<W> {
         }
     }
 
-    /// Empties a bucket.
     pub fn clear_bucket(&mut self, at: usize) {
         if self.buckets[at].has(HAS_SPILLED) {
             for slot in 0..SLOTS {

@@ -13,7 +13,7 @@ pub trait Rest<K, W> {
     fn leaves(&mut self, key: &K, weight: W);
 }
 
-/// Ignores these weights.
+/// Ignores the weights of keys that are not listed.
 impl<K, W> Rest<K, W> for () {
     #[inline(always)]
     fn unlisted(&mut self, _first: usize, _keys: u64) {}

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rounded(pub u16);
 
-/// Significant bits.
+/// The number of significant bits that rounding keeps.
 const BITS: u32 = 11;
 /// Bits of the exponent.
 const EXPONENT_BITS: u32 = u16::BITS - BITS;

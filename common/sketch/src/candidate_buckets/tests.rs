@@ -290,19 +290,29 @@ fn candidates_and_rest_together_have_the_whole_weight_of_each_key() {
     for nth in 0..test_size::of(200, 4) {
         let keys: Vec<u64> = (0..100).map(|_| zipf.draw(&mut random)).collect();
         let weights: Vec<_> = keys.iter().map(|_| random.weight()).collect();
-        keys.iter().zip(&weights).for_each(|(key, weight)| truth.add(*key, *weight));
+        for (key, weight) in keys.iter().zip(&weights) {
+            truth.add(*key, *weight);
+        }
         let hashes: Vec<_> = keys.iter().map(|key| hash(1, *key)).collect();
         let packed: Vec<_> = weights.iter().map(|weight| Packed::from(*weight)).collect();
         let ((buckets, rest), mut told) = (&mut both[nth % 2], Told::default());
         buckets.add_batch_and(&hashes, &packed, |nth| keys[nth], &mut told);
-        told.unlisted.iter().for_each(|nth| give(rest, keys[*nth], weights[*nth]));
-        told.left.into_iter().for_each(|(key, weight)| give(rest, key, weight));
+        for nth in told.unlisted.iter() {
+            give(rest, keys[*nth], weights[*nth]);
+        }
+        for (key, weight) in told.left {
+            give(rest, key, weight);
+        }
     }
     let [(mut one, mut rest), (other, others)] = both;
     let mut told = Told::default();
     one.merge_all_and(&[&other], &mut told).unwrap();
-    told.left.into_iter().chain(others).for_each(|(key, weight)| give(&mut rest, key, weight));
-    one.iter().for_each(|listed| give(&mut rest, listed.key, listed.lower));
+    for (key, weight) in told.left.into_iter().chain(others) {
+        give(&mut rest, key, weight);
+    }
+    for listed in one.iter() {
+        give(&mut rest, listed.key, listed.lower);
+    }
     assert!(truth.iter().all(|(key, truth)| rest.get(&key) == Some(&truth)), "{} keys", rest.len());
 }
 
@@ -312,7 +322,9 @@ fn a_batch_equals_single_additions() {
         let [mut one_by_one, mut batched] = [(); 2].map(|()| Buckets::with_capacity(capacity, 7).unwrap());
         let mut random = SplitMix64(1);
         let items: Vec<_> = (0..test_size::of(5_000, 200)).map(|_| (random.word() % 999, random.weight())).collect();
-        items.iter().for_each(|(key, weight)| one_by_one.add(hash(1, *key), *key, *weight));
+        for (key, weight) in items.iter() {
+            one_by_one.add(hash(1, *key), *key, *weight);
+        }
         let hashes: Vec<_> = items.iter().map(|(key, _)| hash(1, *key)).collect();
         let weights: Vec<_> = items.iter().map(|(_, weight)| Packed::from(*weight)).collect();
         // The batches are not whole chunks, and there are more hashes than weights.
@@ -401,7 +413,9 @@ fn coins_follow_the_seed_and_not_the_fingerprint() {
     let fed = |key_id, seed| {
         let mut buckets = Buckets::with_capacity(4, 1).unwrap();
         buckets.rekey(key_id, seed, 1);
-        (0..1_000).for_each(|key| buckets.add(hash(1, key), key, ONE));
+        for key in 0..1_000 {
+            buckets.add(hash(1, key), key, ONE);
+        }
         buckets
     };
     let listed = |buckets: &Buckets| buckets.iter().map(|listed| listed.key).collect::<BTreeSet<_>>();
@@ -410,7 +424,9 @@ fn coins_follow_the_seed_and_not_the_fingerprint() {
     assert_ne!(listed(&buckets), listed(&fed(7, 2)));
     let mut again = buckets.clone();
     again.clear();
-    (0..1_000).for_each(|key| again.add(hash(1, key), key, ONE));
+    for key in 0..1_000 {
+        again.add(hash(1, key), key, ONE);
+    }
     assert_eq!(again, buckets, "clearing resets the state to the seed");
     assert_eq!(again.clone().merge(&fed(8, 1)), Err(MergeError::Key { ours: 7, theirs: 8 }));
     assert_eq!(again.merge(&fed(7, 2)), Ok(()));
@@ -455,7 +471,9 @@ fn keys_that_share_a_cell_do_not_share_it_with_other_places() {
     let share = |places| {
         let mut buckets = Buckets::with_buckets(2_048, 7).unwrap();
         buckets.rekey(7, 1, places);
-        items.iter().chain(&items).for_each(|item| buckets.add(hash.words([*item]), *item, ONE));
+        for item in items.iter().chain(&items) {
+            buckets.add(hash.words([*item]), *item, ONE);
+        }
         buckets.bounds(hash.words([victim])).upper.count as f64 / (2 * items.len()) as f64
     };
     assert!(items.len() > 50 && share(1) > 0.8, "{} items, {}", items.len(), share(1));

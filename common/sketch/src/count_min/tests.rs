@@ -132,7 +132,9 @@ fn a_batch_equals_single_additions_in_small_and_large_sketches() {
             let hashes: vec::Vec<_> = (0..KEYS as u64).map(|key| mix(key % (KEYS as u64 * 2 / 3))).collect();
             let weights: vec::Vec<_> = (0..KEYS as u32 - 2).collect();
             batched.add_batch(&hashes, &weights);
-            hashes.iter().zip(&weights).for_each(|(&hash, &weight)| _ = one_by_one.add(hash, weight));
+            for (&hash, &weight) in hashes.iter().zip(&weights) {
+                _ = one_by_one.add(hash, weight);
+            }
             assert_eq!(batched, one_by_one);
             let mut estimates = [7; KEYS - 4];
             batched.estimate_batch(&hashes, &mut estimates);
@@ -147,7 +149,9 @@ fn a_batch_ends_with_the_shorter_slice() {
     for (keys, weights) in [(200, 70), (70, 200), (200, 64), (3, 0)] {
         let [mut one_by_one, mut batched] = [0; 2].map(|_| CountMin::<u64>::with_error(0.01, 0.05, KEY).unwrap());
         batched.add_batch(&hashes[..keys], &vec![5; weights]);
-        hashes[..keys.min(weights)].iter().for_each(|&hash| _ = one_by_one.add(hash, 5));
+        for &hash in hashes[..keys.min(weights)].iter() {
+            _ = one_by_one.add(hash, 5);
+        }
         assert_eq!(batched, one_by_one);
     }
 }

@@ -6,7 +6,7 @@ use crate::Weight;
 
 /// How an update raises a key's cells: [`Plain`] or [`Conservative`].
 pub trait Update: Copy + Eq + Debug + Send + Sync + 'static + sealed::Sealed {
-    /// Its number in images.
+    /// The number of the update rule in images.
     const NUMBER: u8;
 
     /// Adds `weight` to the key whose cells, all different, are at these indices. Returns the key's new estimate.

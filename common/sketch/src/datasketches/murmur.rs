@@ -22,9 +22,9 @@ const BLOCK: usize = 16;
 /// An item's hash, as in `DataSketches`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicHash {
-    /// Its low bits choose the register.
+    /// The half of the hash whose low bits choose the register.
     place: u64,
-    /// Its leading zeros give the rank.
+    /// The half of the hash whose leading zeros give the rank.
     rank: u64,
 }
 

@@ -120,7 +120,7 @@ fn columns_of<'a, T: Hash>(
     columns.get(..count)
 }
 
-/// Counts words.
+/// Counts the words of an item, without storing them.
 struct Counter(usize);
 
 impl Words for Counter {
@@ -142,7 +142,7 @@ struct ColumnWriter<'a> {
     nth: usize,
     /// The number of words so far. Words without a column are dropped.
     count: usize,
-    /// Whether the item has asked for the hash of its first words, which is not known yet.
+    /// True if the item has asked for the hash of its first words, which is not known yet.
     was_asked: Cell<bool>,
 }
 

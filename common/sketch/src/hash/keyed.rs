@@ -47,7 +47,7 @@ use super::{
     words::{BlockKey, Cut, Words},
 };
 
-/// Words per block.
+/// The number of words per block.
 pub(super) const WORDS: usize = 8;
 
 /// A hash function that a secret key chooses.
@@ -214,7 +214,7 @@ mod tests {
 
     const KEY: Key = Key([3, 5]);
 
-    /// Items per family.
+    /// The number of items per family.
     const ITEMS: usize = 4096;
 
     /// All choices of twelve bits, each at its place in a word.

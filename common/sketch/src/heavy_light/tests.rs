@@ -77,15 +77,19 @@ fn bounds_hold_for_keys_that_outgrow_the_light_cells() {
     one.merge(&other).unwrap();
     check(&one, &truth);
     let foreign = one.bounds(mix(1_000));
-    // Its light cell is full, so its bound is the ceiling, which rises with each key that is turned away.
+    // The key's light cell is full, so its bound is the ceiling, which rises with each key that is turned away.
     assert!(foreign.lower == 0 && foreign.upper <= 8 * truth.values().max().unwrap(), "{foreign:?}");
 }
 
 #[test]
 fn the_four_largest_keys_of_a_block_are_nearly_exact() {
     let mut sketch = HeavyLight::<u64>::with_error(0.99, KEY).unwrap();
-    (1..=4).for_each(|key| _ = sketch.add(mix(key), key * 1_000));
-    (1..=4).for_each(|key| _ = sketch.add(mix(key), key));
+    for key in 1..=4 {
+        _ = sketch.add(mix(key), key * 1_000);
+    }
+    for key in 1..=4 {
+        _ = sketch.add(mix(key), key);
+    }
     for key in 1..=4 {
         assert_eq!(sketch.bounds(mix(key)), Bounds { lower: key * 1_001, upper: key * 1_001 });
     }
@@ -98,7 +102,7 @@ fn the_four_largest_keys_of_a_block_are_nearly_exact() {
     assert!(sketch.estimate(mix(9)) <= 1_001);
 }
 
-/// Whether two keys have the same light cell.
+/// Returns true if two keys have the same light cell.
 fn shares(one: u64, other: u64) -> bool {
     place(fingerprint(mix(one))) == place(fingerprint(mix(other)))
 }
@@ -138,7 +142,9 @@ fn a_batch_equals_single_additions_in_small_and_large_sketches() {
         let hashes: Vec<_> = (0..KEYS as u64).map(|key| mix(key % (KEYS as u64 * 2 / 3))).collect();
         let weights: Vec<_> = (0..KEYS as u32 - 2).collect();
         batched.add_batch(&hashes, &weights);
-        hashes.iter().zip(&weights).for_each(|(&hash, &weight)| _ = one_by_one.add(hash, weight));
+        for (&hash, &weight) in hashes.iter().zip(&weights) {
+            _ = one_by_one.add(hash, weight);
+        }
         assert_eq!(batched, one_by_one);
         let mut estimates = [7; KEYS - 4];
         batched.estimate_batch(&hashes, &mut estimates);
@@ -176,7 +182,9 @@ fn every_level_reads_the_same() {
         // Some keys are large, some have full cells, and some never appeared.
         let hashes: Vec<_> = [0, u64::MAX, 1 << 63].into_iter().chain((0..147).map(mix)).collect();
         let mut sketch = HeavyLight::<W>::with_error(0.05, KEY).unwrap();
-        hashes[..100].iter().for_each(|&hash| _ = sketch.add(hash, weight(hash)));
+        for &hash in hashes[..100].iter() {
+            _ = sketch.add(hash, weight(hash));
+        }
         assert_lanes_are_estimates(&Table(&sketch.blocks), &hashes, |hash| sketch.estimate(hash));
     }
     check(|hash| hash as u32 >> 12);

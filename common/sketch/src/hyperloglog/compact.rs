@@ -98,7 +98,7 @@ impl CompactHyperLogLog {
         }
     }
 
-    /// Counts many keys.
+    /// Counts many keys, faster than one by one.
     pub fn insert_batch(&mut self, hashes: &[u64]) {
         for (i, hash) in hashes.iter().enumerate() {
             if let Form::Registers(registers) = &mut self.form {
@@ -149,7 +149,7 @@ impl CompactHyperLogLog {
         *self = Self::of_precision(self.precision, self.key_id);
     }
 
-    /// Its size and shape when it has registers. Sketches with equal geometries can be merged.
+    /// Returns the size and shape that it has with registers. Sketches with equal geometries can be merged.
     pub const fn geometry(&self) -> Geometry {
         Geometry::Registers { count: 1 << self.precision }
     }
@@ -237,7 +237,7 @@ impl Image for CompactHyperLogLog {
     }
 }
 
-/// Whether a hash can have this token.
+/// Returns true if a hash can have this token.
 const fn is_token(token: u32) -> bool {
     let rank = token & ((1 << RANK_BITS) - 1);
     1 <= rank && rank <= u64::BITS - TOKEN_PRECISION + 1

@@ -9,7 +9,7 @@ use crate::hash::WrongKey;
 pub enum ImageError {
     /// The bytes end too early.
     Truncated {
-        /// What should have been read.
+        /// The field that ends too early.
         field: &'static str,
         /// The position, in bytes from the beginning.
         at: usize,
@@ -20,18 +20,18 @@ pub enum ImageError {
     },
     /// A field has a value that it cannot have.
     Value {
-        /// The field.
+        /// The field that has this value.
         field: &'static str,
         /// The position, in bytes from the beginning.
         at: usize,
-        /// The value.
+        /// The value that was found.
         found: u64,
         /// The values that it may have.
         expected: &'static str,
     },
     /// The sketch would take more memory than the caller allows.
     TooLarge {
-        /// What the memory is for.
+        /// The field that asks for the memory.
         field: &'static str,
         /// The position of the request in the image, in bytes from the beginning.
         at: usize,
@@ -74,8 +74,7 @@ impl fmt::Display for ImageError {
             ),
             Self::Older { at, kind } => write!(
                 f,
-                "byte {at}: the kind of sketch is {kind}, which older versions of this crate wrote, with other places for \
-                 keys: fill a new sketch"
+                "byte {at}: the kind of sketch is {kind}, which only older versions of this crate wrote: fill a new sketch"
             ),
             Self::Key(wrong) => wrong.fmt(f),
             Self::Checksum { stored, computed } => {

@@ -29,7 +29,7 @@ pub trait ImageKey: Clone {
     /// The number of bytes of a key; 0 if each key has its own length.
     const BYTES: usize;
 
-    /// Writes the key.
+    /// Writes the key in the form that `read` expects.
     fn write(&self, payload: &mut Writer);
 
     /// Reads a key that [`ImageKey::write`] wrote.

@@ -65,7 +65,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All kinds.
+            /// All kinds, by their numbers.
             pub const ALL: &[Self] = &[$(Self::$kind),+];
 
             const fn number_and_name(self) -> &'static str {
@@ -77,8 +77,8 @@ macro_rules! kinds {
     };
 }
 
-/// Numbers of sketches of earlier versions, which had other places for keys. They must not be used again.
-const OLDER: [u8; 3] = [8, 11, 12];
+/// Numbers of sketches of earlier versions, which had other places for keys or are gone. They must not be used again.
+const OLDER: [u8; 4] = [7, 8, 11, 12];
 
 kinds! {
     1 HyperLogLog "`HyperLogLog`"
@@ -87,7 +87,6 @@ kinds! {
     4 CompactHyperLogLog "compact `HyperLogLog`"
     5 UltraLogLog "`UltraLogLog`"
     6 Cuckoo "cuckoo filter"
-    7 TwoChoice "two-choice filter"
     9 CountingBloom "counting Bloom filter"
     10 ScalableBloom "scalable Bloom filter"
     13 Quotient "quotient filter"

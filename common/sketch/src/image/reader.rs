@@ -48,17 +48,17 @@ impl<'a> Reader<'a> {
         self.array(field).map(|[byte]| byte)
     }
 
-    /// Reads two bytes.
+    /// Reads an integer of two bytes.
     pub fn u16(&mut self, field: &'static str) -> Result<u16, ImageError> {
         self.array(field).map(u16::from_le_bytes)
     }
 
-    /// Reads four bytes.
+    /// Reads an integer of four bytes.
     pub fn u32(&mut self, field: &'static str) -> Result<u32, ImageError> {
         self.array(field).map(u32::from_le_bytes)
     }
 
-    /// Reads eight bytes.
+    /// Reads an integer of eight bytes.
     pub fn u64(&mut self, field: &'static str) -> Result<u64, ImageError> {
         self.array(field).map(u64::from_le_bytes)
     }

@@ -4,13 +4,13 @@ use super::*;
 use crate::{
     BlockedBloom, BlockedCountMin, Bloom, CandidateBuckets, CompactHyperLogLog, CountAndSum, CountMin, CountingBloom,
     Cuckoo, Distinct, Estimate, Filter, HeavyLight, HyperLogLog, Keyed, Merge, Quotient, SampleAndHold, ScalableBloom,
-    Seen, SharedBloom, Spread, Spreader, TopK, Touch, TwoChoice, UltraLogLog, Weight,
+    Seen, SharedBloom, Spread, Spreader, TopK, Touch, UltraLogLog, Weight,
     count_min::Plain,
     hash::{Key, WrongKey},
     oracle::{SplitMix64, hash},
 };
 use core::fmt::Debug;
-use std::{boxed::Box, format, string::String};
+use std::{boxed::Box, format, string::String, vec};
 
 mod golden;
 
@@ -183,214 +183,182 @@ macro_rules! weighs {
 /// The numbers of keys in each structure's sketches: empty, slightly filled and well filled.
 const FILLS: &[u64] = crate::test_size::of(&[0, 3, 25, 100], &[0, 3, 25]);
 
+/// The hashes of so many keys.
+fn keys(count: u64) -> impl Iterator<Item = u64> {
+    (0..count).map(|item| hash(7, item))
+}
+
+/// A sketch for each of [`FILLS`], to which a key is added with random numbers.
+fn filled<S>(make: impl Fn() -> S, add: impl Fn(&mut S, u64, &mut SplitMix64)) -> impl Iterator<Item = S> {
+    FILLS.iter().map(move |&count| {
+        let (mut made, mut random) = (make(), SplitMix64(1));
+        for hash in keys(count) {
+            add(&mut made, hash, &mut random);
+        }
+        made
+    })
+}
+
 /// All structures, with [`FILLS`]. Add new structures here.
 fn samples() -> Vec<Sample> {
     let id = KEY.id();
-    let hashes = |count| (0..count).map(|item| hash(7, item));
-    let all = [
+    let parts = [distinct_counts, frequencies, filters_of_keys, largest];
+    parts.into_iter().flat_map(|part: fn(u64) -> Vec<Sample>| part(id)).collect()
+}
+
+/// Sketches that count different keys.
+fn distinct_counts(id: u64) -> Vec<Sample> {
+    vec![
         sample(
-            FILLS.iter().map(|&count| {
-                let mut sketch = HyperLogLog::with_precision(6, id).unwrap();
-                hashes(count).for_each(|hash| sketch.insert(hash));
-                sketch
-            }),
+            filled(|| HyperLogLog::with_precision(6, id).unwrap(), |sketch, hash, _| sketch.insert(hash)),
             counts_distinct,
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let mut sketch = CompactHyperLogLog::with_precision(14, id).unwrap();
-                hashes(count).for_each(|hash| sketch.insert(hash));
-                sketch
-            }),
+            filled(|| CompactHyperLogLog::with_precision(14, id).unwrap(), |sketch, hash, _| sketch.insert(hash)),
             counts_distinct,
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let mut sketch = CompactHyperLogLog::with_precision(5, id).unwrap();
-                hashes(count).for_each(|hash| sketch.insert(hash));
-                sketch
-            }),
+            filled(|| CompactHyperLogLog::with_precision(5, id).unwrap(), |sketch, hash, _| sketch.insert(hash)),
             counts_distinct,
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let mut sketch = UltraLogLog::with_precision(6, id).unwrap();
-                hashes(count).for_each(|hash| sketch.insert(hash));
-                sketch
-            }),
+            filled(|| UltraLogLog::with_precision(6, id).unwrap(), |sketch, hash, _| sketch.insert(hash)),
             counts_distinct,
         ),
+    ]
+}
+
+/// Sketches that add up weights of keys.
+fn frequencies(id: u64) -> Vec<Sample> {
+    vec![
         sample(
-            FILLS.iter().map(|&count| {
-                let (mut sketch, mut random) = (CountMin::with_error(0.1, 0.1, id).unwrap(), SplitMix64(1));
-                hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
-                sketch
-            }),
+            filled(
+                || CountMin::with_error(0.1, 0.1, id).unwrap(),
+                |sketch, hash, random| _ = sketch.add(hash, random.weight()),
+            ),
             weighs!(CountAndSum::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let mut sketch = CountMin::<u64, Plain>::plain_with_error(0.1, 0.1, id).unwrap();
-                hashes(count).for_each(|hash| _ = sketch.add(hash, hash >> 50));
-                sketch
-            }),
+            filled(
+                || CountMin::<u64, Plain>::plain_with_error(0.1, 0.1, id).unwrap(),
+                |sketch, hash, _| _ = sketch.add(hash, hash >> 50),
+            ),
             weighs!(100, |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let (mut sketch, mut random) =
-                    (BlockedCountMin::<CountAndSum>::with_error(0.1, id).unwrap(), SplitMix64(1));
-                hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
-                sketch
-            }),
+            filled(
+                || BlockedCountMin::<CountAndSum>::with_error(0.1, id).unwrap(),
+                |sketch, hash, random| _ = sketch.add(hash, random.weight()),
+            ),
             weighs!(CountAndSum::new(1, 100), |sketch, hash| sketch.bounds(hash, sketch.excess(0.99))),
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let (mut sketch, mut random) = (HeavyLight::<CountAndSum>::with_error(0.1, id).unwrap(), SplitMix64(1));
-                hashes(count).for_each(|hash| _ = sketch.add(hash, random.weight()));
-                sketch
-            }),
+            filled(
+                || HeavyLight::<CountAndSum>::with_error(0.1, id).unwrap(),
+                |sketch, hash, random| _ = sketch.add(hash, random.weight()),
+            ),
             weighs!(CountAndSum::new(1, 100), |sketch, hash| sketch.bounds(hash)),
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let (mut sketch, mut random) = (HeavyLight::<u32>::with_error(0.5, id).unwrap(), SplitMix64(1));
-                hashes(count).for_each(|hash| _ = sketch.add(hash, random.word() as u32 >> 12));
-                sketch
-            }),
+            filled(
+                || HeavyLight::<u32>::with_error(0.5, id).unwrap(),
+                |sketch, hash, random| _ = sketch.add(hash, random.word() as u32 >> 12),
+            ),
             weighs!(100, |sketch, hash| sketch.bounds(hash)),
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let (mut sketch, mut random) =
-                    (CandidateBuckets::<u64, CountAndSum>::with_capacity(40, id).unwrap(), SplitMix64(1));
-                hashes(count).for_each(|hash| sketch.add(hash, !hash, random.weight()));
-                sketch
-            }),
+            filled(
+                || CandidateBuckets::<u64, CountAndSum>::with_capacity(40, id).unwrap(),
+                |sketch, hash, random| sketch.add(hash, !hash, random.weight()),
+            ),
             lists_in_buckets,
         ),
+    ]
+}
+
+/// Filters.
+fn filters_of_keys(id: u64) -> Vec<Sample> {
+    vec![
         sample(
-            FILLS.iter().map(|&count| {
-                let mut filter = BlockedBloom::with_capacity(100, 0.01, id).unwrap();
-                hashes(count).for_each(|hash| _ = filter.insert(hash));
-                filter
-            }),
+            filled(|| BlockedBloom::with_capacity(100, 0.01, id).unwrap(), |filter, hash, _| _ = filter.insert(hash)),
             filters_and_merges,
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let filter = SharedBloom::with_capacity(100, 0.01, id).unwrap();
-                hashes(count).for_each(|hash| _ = filter.insert(hash));
-                filter
-            }),
+            filled(|| SharedBloom::with_capacity(100, 0.01, id).unwrap(), |filter, hash, _| _ = filter.insert(hash)),
             filters_and_merges,
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let mut filter = Bloom::with_capacity(100, 0.01, id).unwrap();
-                hashes(count).for_each(|hash| _ = filter.insert(hash));
-                filter
-            }),
+            filled(|| Bloom::with_capacity(100, 0.01, id).unwrap(), |filter, hash, _| _ = filter.insert(hash)),
             filters_and_merges,
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let mut filter = CountingBloom::with_capacity(100, 0.1, id).unwrap();
-                hashes(count).for_each(|hash| _ = filter.insert(hash));
-                filter
-            }),
+            filled(|| CountingBloom::with_capacity(100, 0.1, id).unwrap(), |filter, hash, _| _ = filter.insert(hash)),
             filters_and_merges,
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let mut filter = ScalableBloom::with_capacity(20, 0.1, id).unwrap();
-                hashes(count).for_each(|hash| _ = filter.insert(hash));
-                filter
-            }),
+            filled(|| ScalableBloom::with_capacity(20, 0.1, id).unwrap(), |filter, hash, _| _ = filter.insert(hash)),
             filters_and_merges,
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let mut filter = Quotient::with_capacity(80, id).unwrap();
-                hashes(count).for_each(|hash| _ = filter.insert(hash));
-                filter
-            }),
+            filled(|| Quotient::with_capacity(80, id).unwrap(), |filter, hash, _| _ = filter.insert(hash)),
             filters_and_merges,
         ),
+        sample(filled(|| Cuckoo::with_capacity(80, id).unwrap(), |filter, hash, _| _ = filter.insert(hash)), filters),
+    ]
+}
+
+/// Sketches that keep the largest keys, and the filter of two generations.
+fn largest(id: u64) -> Vec<Sample> {
+    vec![
         sample(
-            FILLS.iter().map(|&count| {
-                let mut filter = Cuckoo::with_capacity(80, id).unwrap();
-                hashes(count).for_each(|hash| _ = filter.insert(hash));
-                filter
-            }),
-            filters,
-        ),
-        sample(
-            FILLS.iter().map(|&count| {
-                let mut filter = TwoChoice::with_capacity(80, id).unwrap();
-                hashes(count).for_each(|hash| _ = filter.insert(hash));
-                filter
-            }),
-            filters,
-        ),
-        sample(
-            FILLS.iter().map(|&count| {
-                let mut sketch = Spread::with_resolution(500, 100, 0.06, id).unwrap();
-                hashes(count).for_each(|hash| sketch.insert(touch(hash)));
-                sketch
-            }),
+            filled(
+                || Spread::with_resolution(500, 100, 0.06, id).unwrap(),
+                |sketch, hash, _| sketch.insert(touch(hash)),
+            ),
             finds_spreaders,
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let mut sketch = SampleAndHold::with_room(3, 0.1, id).unwrap();
-                hashes(count).for_each(|hash| sketch.insert(touch(hash)));
-                sketch
-            }),
+            filled(|| SampleAndHold::with_room(3, 0.1, id).unwrap(), |sketch, hash, _| sketch.insert(touch(hash))),
             holds_spreaders,
         ),
         sample(
             FILLS.iter().map(|&count| {
                 let mut sketch = SampleAndHold::with_room(5, 0.04, id).unwrap();
-                hashes(2 * count).for_each(|hash| sketch.insert(touch(hash)));
+                keys(2 * count).for_each(|hash| sketch.insert(touch(hash)));
                 sketch
             }),
             holds_spreaders,
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let (mut sketch, mut random) = (TopK::with_capacity(16, id).unwrap(), SplitMix64(1));
-                hashes(count).for_each(|hash| sketch.add(hash, hash, random.weight()));
-                sketch
-            }),
+            filled(
+                || TopK::with_capacity(16, id).unwrap(),
+                |sketch, hash, random| sketch.add(hash, hash, random.weight()),
+            ),
             |sketch, twin, tell| lists(sketch, twin, CountAndSum::new(1, 100), |hash| hash, tell),
         ),
         sample(
-            FILLS.iter().map(|&count| {
-                let mut sketch = TopK::<String>::with_capacity(16, id).unwrap();
-                hashes(count).for_each(|hash| sketch.add(hash, text(hash), hash >> 50));
-                sketch
-            }),
+            filled(
+                || TopK::<String>::with_capacity(16, id).unwrap(),
+                |sketch, hash, _| sketch.add(hash, text(hash), hash >> 50),
+            ),
             |sketch, twin, tell| lists(sketch, twin, 100, text, tell),
         ),
         sample(
             FILLS.iter().map(|&count| {
                 let [current, previous] = [(); 2].map(|()| SharedBloom::with_capacity(100, 0.01, id).unwrap());
-                hashes(count).for_each(|hash| _ = previous.insert(hash));
-                hashes(count / 2).for_each(|hash| _ = current.insert(!hash));
+                keys(count).for_each(|hash| _ = previous.insert(hash));
+                keys(count / 2).for_each(|hash| _ = current.insert(!hash));
                 Seen::from_generations([current, previous]).unwrap()
             }),
             |seen, _, tell| {
-                for hash in self::hashes() {
+                for hash in hashes() {
                     tell(&(seen.contains(hash), seen.insert(hash)));
                     assert!(seen.contains(hash));
                 }
                 tell(&(seen.rotate(), seen.false_positive_rate(), seen.fill(), seen.key_ids()));
             },
         ),
-    ];
-    all.into()
+    ]
 }
 
 #[test]
@@ -578,7 +546,7 @@ fn errors_say_what_and_where() {
 }
 
 #[test]
-fn images_with_other_places_for_keys_are_refused() {
+fn images_of_older_kinds_are_refused() {
     let image = Bloom::with_capacity(100, 0.01, KEY.id()).unwrap().to_image();
     for kind in OLDER {
         let mut older = image[..image.len() - 4].to_vec();

@@ -12,14 +12,18 @@ use std::{collections::BTreeMap, format, vec::Vec};
 
 fn fed(capacity: u64, seed: u64, items: u64) -> Quotient {
     let mut filter = Quotient::with_capacity(capacity, 7).unwrap();
-    (0..items).for_each(|item| assert!(filter.insert(hash(seed, item)).is_ok()));
+    for item in 0..items {
+        assert!(filter.insert(hash(seed, item)).is_ok());
+    }
     filter
 }
 
 /// The oracle: how often each fingerprint is stored.
 fn counts(hashes: impl Iterator<Item = u64>, bits: u32) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::new();
-    hashes.for_each(|hash| *counts.entry(hash >> (64 - bits)).or_default() += 1);
+    for hash in hashes {
+        *counts.entry(hash >> (64 - bits)).or_default() += 1;
+    }
     counts
 }
 
@@ -54,7 +58,9 @@ fn the_same_fingerprints_give_the_same_bits_in_any_order() {
     const KEYS: u64 = N * 21 / 20;
     let backwards = |seed, items: Range<u64>| {
         let mut filter = Quotient::with_capacity(N, 7).unwrap();
-        items.rev().for_each(|item| assert!(filter.insert(hash(seed, item)).is_ok()));
+        for item in items.rev() {
+            assert!(filter.insert(hash(seed, item)).is_ok());
+        }
         filter
     };
     let mut wrapped = 0;
@@ -62,7 +68,9 @@ fn the_same_fingerprints_give_the_same_bits_in_any_order() {
         let mut filter = fed(N, seed, KEYS);
         wrapped += u32::from(filter.lines[0].spilled > 0);
         assert_eq!(format!("{filter:?}"), format!("{:?}", backwards(seed, 0..KEYS)));
-        (0..KEYS / 2).for_each(|item| assert!(filter.remove(hash(seed, item))));
+        for item in 0..KEYS / 2 {
+            assert!(filter.remove(hash(seed, item)));
+        }
         assert_eq!(format!("{filter:?}"), format!("{:?}", backwards(seed, KEYS / 2..KEYS)));
     }
     assert!(wrapped > 0);
@@ -99,7 +107,9 @@ fn resizing_needs_no_keys_and_keeps_every_fingerprint() {
     assert_eq!(format!("{filter:?}"), format!("{:?}", fed(N, 1, N)));
     // The rate grows with the size of the filter.
     filter.resize(8 * N).unwrap();
-    (N..8 * N).for_each(|item| assert!(filter.insert(hash(1, item)).is_ok()));
+    for item in N..8 * N {
+        assert!(filter.insert(hash(1, item)).is_ok());
+    }
     assert!((7.5..=8.0).contains(&(filter.false_positive_rate() / rate)), "{}", filter.false_positive_rate() / rate);
 }
 
@@ -111,7 +121,9 @@ fn resizing_below_the_content_changes_nothing() {
     assert_eq!(filter.resize(N * 9 / 5), Err(Full { items: N * 5 / 2, capacity: N * 9 / 5, copies: 0 }));
     assert_eq!(format!("{filter:?}"), before);
     // The filter also does not become so small that two fingerprints would look the same.
-    (0..N * 5 / 2 - 1).for_each(|item| assert!(filter.remove(hash(1, item))));
+    for item in 0..N * 5 / 2 - 1 {
+        assert!(filter.remove(hash(1, item)));
+    }
     filter.resize(0).unwrap();
     assert_eq!((filter.capacity(), filter.items()), (1, 1));
     assert!(filter.lines.len() * QUOTIENTS >= 1 << (filter.fingerprint_bits() - REMAINDER_BITS));
@@ -124,7 +136,9 @@ fn a_merged_filter_equals_one_that_was_fed_both() {
     let mut merged = fed(2 * N, 1, N * 9 / 10);
     merged.merge(&fed(2 * N, 2, N)).unwrap();
     let mut both = fed(2 * N, 1, N * 9 / 10);
-    (0..N).for_each(|item| assert!(both.insert(hash(2, item)).is_ok()));
+    for item in 0..N {
+        assert!(both.insert(hash(2, item)).is_ok());
+    }
     assert_eq!(format!("{merged:?}"), format!("{both:?}"));
 }
 
@@ -139,12 +153,16 @@ fn a_merge_that_does_not_fit_changes_nothing_until_there_is_room() {
     assert_eq!(error, MergeError::Full { items: 2 * KEYS, room });
     assert!(format!("{error}").contains(&format!("{} keys together, but room for only {room}", 2 * KEYS)), "{error}");
     assert_eq!(format!("{ours:?}"), before);
-    [&mut ours, &mut theirs].into_iter().for_each(|filter| filter.resize(2 * KEYS).unwrap());
+    for filter in [&mut ours, &mut theirs] {
+        filter.resize(2 * KEYS).unwrap();
+    }
     ours.merge(&theirs).unwrap();
     assert!((0..KEYS).all(|item| ours.contains(hash(1, item)) && ours.contains(hash(2, item))));
     // One key is inserted once too often, which is noticed only in the middle of the merge.
     let mut often = Quotient::with_capacity(2 * KEYS, 7).unwrap();
-    (0..RUN_MAX).for_each(|_| assert!(often.insert(hash(1, 1)).is_ok()));
+    for _ in 0..RUN_MAX {
+        assert!(often.insert(hash(1, 1)).is_ok());
+    }
     often.resize(2 * KEYS).unwrap();
     let (mut ours, before) = (often.clone(), format!("{often:?}"));
     assert!(matches!(ours.merge(&often), Err(MergeError::Full { .. })));
@@ -167,7 +185,9 @@ fn colliding_keys_cause_an_error() {
     assert!(inserted.iter().all(|hash| filter.remove(*hash)) && filter.items() == 0);
     // A remainder that cannot be counted as spilled is refused, and nothing moves.
     let line = filter.place(1 << 63).line();
-    (0..SLOTS as u64).for_each(|item| assert!(filter.insert((1 << 63) + item * (step / 2)).is_ok()));
+    for item in 0..SLOTS as u64 {
+        assert!(filter.insert((1 << 63) + item * (step / 2)).is_ok());
+    }
     filter.lines[line + 1].spilled = u16::MAX;
     let before = format!("{filter:?}");
     assert!(filter.insert(1 << 63).is_err());

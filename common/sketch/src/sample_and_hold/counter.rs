@@ -48,7 +48,7 @@ impl Counter {
         Self { score: score.saturating_mul(1 << FRACTION), kept }
     }
 
-    /// Its score including the fraction, and the number of items of its set plus one, or 0 if it has registers.
+    /// Returns the score including the fraction, and the number of items of the set plus one, or 0 if it has registers.
     pub fn numbers(self) -> [u64; 2] {
         match self.kept {
             Kept::Set(items) => [self.score, u64::from(items) + 1],

@@ -22,7 +22,7 @@ fn touched(keys: u64) -> Vec<u64> {
     (1..=keys).map(|rank| (keys as f64 / rank as f64).powf(1.1).round() as u64).collect()
 }
 
-/// All pairs, shuffled.
+/// Returns all pairs in a random order.
 fn shuffled(touched: &[u64], seed: u64) -> Vec<(u64, u64)> {
     let mut pairs: Vec<_> =
         (0..).zip(touched).flat_map(|(key, count)| (0..*count).map(move |nth| (key, nth))).collect();
@@ -61,7 +61,9 @@ fn the_ten_largest_keys_are_held_and_their_bounds_are_close() {
     let (mut whole, mut wide, windows) = (0, 0, 20);
     for seed in 0..windows {
         let mut hold = SampleAndHold::with_room(40, 0.012, KEY_ID).unwrap();
-        shuffled(&touched, seed).into_iter().for_each(|(key, nth)| hold.insert(touch(seed, key, nth)));
+        for (key, nth) in shuffled(&touched, seed) {
+            hold.insert(touch(seed, key, nth));
+        }
         let ten = largest(&hold, 10);
         // The two whole rows are for the key at the end: it has 8 % more than the next one.
         whole += u32::from(ten.iter().map(|held| held.key).collect::<BTreeSet<_>>() == (0..10).collect());
@@ -90,7 +92,9 @@ fn bounds_of_all_held_keys_hold_together() {
                 .map(|_| 1 + random.word() % if random.word().is_multiple_of(20) { 3_000 } else { 30 })
                 .collect();
             let mut hold = SampleAndHold::with_room(16, 0.05, KEY_ID).unwrap();
-            shuffled(&truths, seed).into_iter().for_each(|(key, nth)| hold.insert(touch(seed, key, nth)));
+            for (key, nth) in shuffled(&truths, seed) {
+                hold.insert(touch(seed, key, nth));
+            }
             let held = hold.held(&hold.margin(0, failure));
             failed += u32::from(held.iter().any(|Spreader { key, touched: Estimate { lower, upper, .. }, .. }| {
                 !(lower..=upper).contains(&&truths[*key as usize])
@@ -104,23 +108,33 @@ fn bounds_of_all_held_keys_hold_together() {
 fn a_pair_counts_once_and_a_batch_equals_single_insertions() {
     let pairs: Vec<Touch<u64>> = (0..3_000).map(|nth| touch(1, nth % 97, nth % 800)).collect();
     let (mut once, mut twice) = [(); 2].map(|()| SampleAndHold::with_room(8, 0.1, KEY_ID).unwrap()).into();
-    pairs.iter().for_each(|pair| once.insert(*pair));
+    for pair in pairs.iter() {
+        once.insert(*pair);
+    }
     let (keys, items): (Vec<_>, Vec<_>) = pairs.iter().map(|pair| (pair.key_hash, pair.item_hash)).unzip();
     twice.insert_batch(&keys, &items, |nth| pairs[nth].key);
     assert_eq!(state(&once), state(&twice));
     let held: BTreeSet<u64> = once.held.iter().map(|held| held.key).collect();
     let again: Vec<_> = pairs.iter().filter(|pair| held.contains(&pair.key)).collect();
     // Items that were missed before a key was held may be counted now. After that, nothing is new.
-    again.iter().for_each(|pair| once.insert(**pair));
+    for pair in again.iter() {
+        once.insert(**pair);
+    }
     let before = state(&once);
-    again.iter().for_each(|pair| once.insert(**pair));
+    for pair in again.iter() {
+        once.insert(**pair);
+    }
     assert_eq!(state(&once), before);
 }
 
 #[test]
 fn few_keys_are_counted_from_the_beginning_and_miss_nothing() {
     let mut hold = SampleAndHold::with_room(8, 0.02, KEY_ID).unwrap();
-    (0..8).for_each(|key| (0..=key).for_each(|nth| hold.insert(touch(1, key, nth))));
+    for key in 0..8 {
+        for nth in 0..=key {
+            hold.insert(touch(1, key, nth));
+        }
+    }
     let mut held = held(&hold);
     held.sort_unstable_by_key(|held| held.key);
     let found: Vec<_> = held.iter().map(|held| (held.key, held.touched.value, held.touched.lower)).collect();
@@ -132,8 +146,12 @@ fn few_keys_are_counted_from_the_beginning_and_miss_nothing() {
 #[test]
 fn a_new_key_inherits_the_least_score_and_what_it_may_have_missed() {
     let mut hold = SampleAndHold::with_room(2, 0.02, KEY_ID).unwrap();
-    (0..300).for_each(|nth| hold.insert(touch(1, 1, nth)));
-    (0..100).for_each(|nth| hold.insert(touch(1, 2, nth)));
+    for nth in 0..300 {
+        hold.insert(touch(1, 1, nth));
+    }
+    for nth in 0..100 {
+        hold.insert(touch(1, 2, nth));
+    }
     // One in 25 of its pairs is rare enough.
     let came = (0..1_000)
         .find(|nth| {
@@ -175,10 +193,14 @@ fn the_price_determines_how_many_pairs_are_rare_enough() {
 #[test]
 fn a_key_that_is_not_held_is_bounded_by_the_smallest_held_key() {
     let mut hold = SampleAndHold::with_room(2, 0.02, KEY_ID).unwrap();
-    (0..100).for_each(|nth| hold.insert(touch(1, 1, nth)));
+    for nth in 0..100 {
+        hold.insert(touch(1, 1, nth));
+    }
     let unheld = |hold: &SampleAndHold<u64>, key| hold.estimate_unheld(hash(1, key), &hold.margin(9, FAILURE));
     assert_eq!(unheld(&hold, 2), Estimate { value: 0, lower: 0, upper: 0 }, "there is room, so it would be held");
-    (0..50).for_each(|nth| hold.insert(touch(1, 2, nth)));
+    for nth in 0..50 {
+        hold.insert(touch(1, 2, nth));
+    }
     let margin = hold.margin(9, FAILURE);
     let price = hold.price_now();
     assert!((45..=55).contains(&price), "{price}");
@@ -226,7 +248,9 @@ fn merging_keeps_the_largest_of_both_in_either_order() {
     assert!(one.price >= ours.price + theirs.price, "a key that neither holds may have touched items for both prices");
     // The merged structure continues to count.
     let before = held(&one).into_iter().find(|held| held.key == 0).unwrap().touched.value;
-    (0..20_000).for_each(|nth| one.insert(touch(5, 0, truths[0] + nth)));
+    for nth in 0..20_000 {
+        one.insert(touch(5, 0, truths[0] + nth));
+    }
     let after = held(&one).into_iter().find(|held| held.key == 0).unwrap().touched.value;
     assert!(after > before + 15_000, "{before} {after}");
 }
@@ -235,9 +259,15 @@ fn merging_keeps_the_largest_of_both_in_either_order() {
 fn a_key_of_one_table_may_have_been_missed_by_the_other() {
     let hold = || SampleAndHold::<u64>::with_room(2, 0.02, KEY_ID).unwrap();
     let (mut one, mut other) = (hold(), hold());
-    (0..1_000).for_each(|nth| one.insert(touch(1, 1, nth)));
+    for nth in 0..1_000 {
+        one.insert(touch(1, 1, nth));
+    }
     // The other table has two keys of 500 items. A third key waits there for one pair in 125.
-    (2..4).for_each(|key| (0..500).for_each(|nth| other.insert(touch(1, key, nth))));
+    for key in 2..4 {
+        for nth in 0..500 {
+            other.insert(touch(1, key, nth));
+        }
+    }
     let waits = other.price_now();
     assert!((480..=520).contains(&waits), "{waits}");
     one.merge(&other).unwrap();
@@ -252,7 +282,9 @@ fn a_key_of_one_table_may_have_been_missed_by_the_other() {
 fn merging_an_empty_table_changes_nothing_and_other_geometries_are_refused() {
     let hold = || SampleAndHold::<u64>::with_room(4, 0.05, KEY_ID).unwrap();
     let mut fed = hold();
-    (0..500).for_each(|nth| fed.insert(touch(1, nth % 9, nth)));
+    for nth in 0..500 {
+        fed.insert(touch(1, nth % 9, nth));
+    }
     let before = state(&fed);
     let refused = fed.merge(&SampleAndHold::with_room(5, 0.05, KEY_ID).unwrap());
     assert!(matches!(refused, Err(MergeError::Geometry { .. })));

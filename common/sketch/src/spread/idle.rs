@@ -22,7 +22,7 @@ impl Idle {
         Self { sorted, lines_per_key }
     }
 
-    /// Whether all lines are empty.
+    /// Returns true if all lines are empty.
     pub fn is_empty(&self) -> bool {
         self.sorted.last().is_none_or(|most| *most == 0.0)
     }

@@ -69,7 +69,7 @@ impl<K: PlainKey> Image for Spread<K> {
 }
 
 impl Grid {
-    /// Whether a line belongs to a key.
+    /// Returns true if a line belongs to a key.
     fn has(self, key_hash: u64, line: u64) -> bool {
         let which = line / (self.lines / self.lines_per_key);
         which < self.lines_per_key && self.line(key_hash, which) == line
@@ -81,8 +81,8 @@ const fn rank(register: u8) -> u32 {
     (register::highest(register) as u32).saturating_sub(1)
 }
 
-/// Whether pairs can lead to this register, which is not 0. Its two low bits are for the two positions before the
-/// highest one.
+/// Returns true if pairs can lead to this register, which is not 0. Its two low bits are for the two positions before
+/// the highest one.
 fn is_possible(register: u8) -> bool {
     let before = [0, 0b00, 0b10].get(rank(register) as usize).copied().unwrap_or(0b11);
     (1..=RANK_BITS + 1).contains(&rank(register)) && register & 0b11 & !before == 0

@@ -140,7 +140,9 @@ fn batches_and_repetitions_change_nothing() {
     for pairs in [5_000, crate::test_size::of(110_000, 4_000)] {
         let build = || Spread::with_resolution(pairs, 50, 0.04, 7).unwrap();
         let (mut single, mut batched): (Spread<u64>, Spread<u64>) = (build(), build());
-        touches.iter().rev().for_each(|touch| single.insert(*touch));
+        for touch in touches.iter().rev() {
+            single.insert(*touch);
+        }
         insert_batch(&mut batched, &touches);
         insert_batch(&mut batched, &touches[..touches.len() / 4]);
         assert!(single == batched, "{pairs} pairs");
@@ -257,7 +259,9 @@ fn bounds_hold_for_the_unluckiest_of_many_among_scanners() {
     for seed in 0..300 {
         let mut spread = Spread::with_resolution(250_000, 1_000, 0.04, 7).unwrap();
         for (key, touched) in &keys {
-            (0..*touched).for_each(|item| spread.insert(touch(seed, *key, item)));
+            for item in 0..*touched {
+                spread.insert(touch(seed, *key, item));
+            }
         }
         let top = spread.survey().top(20);
         let truth = |spreader: &Spreader<u64>| keys[spreader.key as usize].1;

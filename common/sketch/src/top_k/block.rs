@@ -38,7 +38,7 @@ impl<W: Weight> Block<W> {
         Ways(!(((differing & LOW) + LOW) | differing | LOW))
     }
 
-    /// The used ways.
+    /// Returns the ways that hold a candidate.
     pub fn taken(&self) -> impl Iterator<Item = usize> + use<W> {
         let free = self.ways_with(0).0;
         (0..WAYS).filter(move |way| free >> (way * 8 + 7) & 1 == 0)

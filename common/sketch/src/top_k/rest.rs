@@ -17,7 +17,7 @@ pub trait Rest<K, W> {
     fn at_most(&self, hash: u64, most: W) -> W;
 }
 
-/// Ignores these weights.
+/// Ignores the weights of keys that are not listed.
 impl<K, W> Rest<K, W> for () {
     #[inline(always)]
     fn add(&mut self, _hash: u64, _key: &K, _weight: W) {}

@@ -29,7 +29,7 @@ struct Entry<K, W: Weight> {
 const _: () = assert!(size_of::<Entry<[u64; 5], crate::CountAndSum>>() == 64);
 
 impl<K: Clone + Eq, W: Weight> Row<K, W> {
-    /// Whether this way's candidate has this key.
+    /// Returns true if this way's candidate has this key.
     #[inline(always)]
     pub fn has<Q: Eq + ?Sized>(&self, way: usize, key: &Q) -> bool
     where
@@ -45,14 +45,12 @@ impl<K: Clone + Eq, W: Weight> Row<K, W> {
         *counted = counted.saturating_add(weight);
     }
 
-    /// Returns a candidate.
     #[inline(always)]
     pub fn get(&self, way: usize) -> Candidate<K, W> {
         let Entry { counted, missed, key } = self.entries[way].clone();
         Candidate { counted, key, missed, credit: self.credits[way], likely: self.likely[way] }
     }
 
-    /// Sets a candidate.
     #[inline(always)]
     pub fn set(&mut self, way: usize, candidate: Candidate<K, W>) {
         let Candidate { counted, key, missed, credit, likely } = candidate;

@@ -202,7 +202,9 @@ fn upper_bounds_are_as_close_as_those_of_the_rest() {
     for candidate in one.iter() {
         assert_eq!(candidate.upper(), truth.get(candidate.key), "{candidate:?}");
     }
-    others.0.into_iter().for_each(|(hash, weight)| rest.give(hash, weight));
+    for (hash, weight) in others.0 {
+        rest.give(hash, weight);
+    }
     for (key, truth) in truth.iter() {
         let mut known = rest.0.get(&hash(1, key)).copied().unwrap_or_default();
         known = known.saturating_add(one.get(hash(1, key), &key).map_or(CountAndSum::default(), |held| held.lower()));
@@ -270,9 +272,13 @@ fn a_key_is_admitted_if_the_coin_shows_head_and_it_may_exceed_the_smallest() {
     // The smallest candidate has 10. The new key has another light cell than the candidates.
     let (old_tag, new_tag) = (1, 200);
     let mut row = Row::<u64, u64>::default();
-    (0..WAYS).for_each(|way| row.set(way, Candidate::new(way as u64, 10 + way as u64, 0, 0, 0)));
+    for way in 0..WAYS {
+        row.set(way, Candidate::new(way as u64, 10 + way as u64, 0, 0, 0));
+    }
     let mut full = Block::<u64>::default();
-    (0..WAYS).for_each(|way| full.give(way, old_tag));
+    for way in 0..WAYS {
+        full.give(way, old_tag);
+    }
     let mut random = 1;
     let mut coin = |weight, is_head| {
         (0..1_000).map(|_| Coin::toss(&mut random, weight)).find(|coin| coin.is_head(10) == is_head).unwrap()
@@ -294,7 +300,9 @@ fn a_key_is_admitted_if_the_coin_shows_head_and_it_may_exceed_the_smallest() {
         let new = after.get(0);
         assert_eq!((new.key, new.lower(), new.value(), new.upper()), (99, 10, 10 + missed.min(10), 10 + missed));
         assert_eq!(block.tag(0), new_tag);
-        (1..WAYS).for_each(|way| assert_eq!(after.get(way), row.get(way)));
+        for way in 1..WAYS {
+            assert_eq!(after.get(way), row.get(way));
+        }
         // The weight of the smallest candidate is now in its light cell.
         assert_eq!((block.light.upper(old_tag), block.light.upper(new_tag)), (10, missed));
     }
@@ -305,7 +313,9 @@ fn a_hash_is_not_a_key() {
     let mut table = TopK::with_capacity(8, 7).unwrap();
     assert_eq!(table.get(0, &0), None, "a free way has tag 0 and key 0");
     for (key, times) in [(0, 1), (1, 2), (2, 3)] {
-        (0..times).for_each(|_| table.add(0, key, ONE));
+        for _ in 0..times {
+            table.add(0, key, ONE);
+        }
     }
     for (key, times) in [(0, 1), (1, 2), (2, 3)] {
         assert_eq!(table.get(0, &key).unwrap().lower().count, times);
@@ -321,7 +331,9 @@ fn a_batch_equals_single_additions() {
         let mut random = SplitMix64(1);
         let count = test_size::of(5_000, 200);
         let items: Vec<_> = (0..count).map(|_| (random.word() % 999, random.weight())).collect();
-        items.iter().for_each(|(key, weight)| one_by_one.add(hash(1, *key), *key, *weight));
+        for (key, weight) in items.iter() {
+            one_by_one.add(hash(1, *key), *key, *weight);
+        }
         batched.add_batch((&items, |(key, _)| hash(1, *key)), (&items, |item| *item));
         assert_eq!(one_by_one, batched);
     }
@@ -378,7 +390,9 @@ fn coins_follow_the_seed_and_not_the_fingerprint() {
     let fed = |key_id, seed| {
         let mut table = TopK::<u64, CountAndSum>::with_capacity(8, 1).unwrap();
         table.rekey(key_id, seed);
-        (0..1_000).for_each(|key| table.add(hash(1, key), key, ONE));
+        for key in 0..1_000 {
+            table.add(hash(1, key), key, ONE);
+        }
         table
     };
     let held = |table: &TopK<u64, CountAndSum>| table.iter().map(|candidate| candidate.key).collect::<BTreeSet<_>>();
@@ -387,7 +401,9 @@ fn coins_follow_the_seed_and_not_the_fingerprint() {
     assert_ne!(held(&table), held(&fed(7, 2)));
     let mut again = table.clone();
     again.clear();
-    (0..1_000).for_each(|key| again.add(hash(1, key), key, ONE));
+    for key in 0..1_000 {
+        again.add(hash(1, key), key, ONE);
+    }
     assert_eq!(again, table, "clearing resets the state to the seed");
     assert_eq!(again.clone().merge(&fed(8, 1)), Err(MergeError::Key { ours: 7, theirs: 8 }));
     assert_eq!(again.merge(&fed(7, 2)), Ok(()));

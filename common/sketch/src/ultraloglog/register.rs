@@ -11,7 +11,7 @@ pub const fn highest(register: u8) -> u8 {
     register >> 2
 }
 
-/// Whether hashes can lead to this register, in a sketch of this precision.
+/// Returns true if hashes can lead to this register, in a sketch of this precision.
 pub fn is_possible(register: u8, precision: u32) -> bool {
     // The lowest position is that of rank 1, and the two low bits are for the two positions before the highest one.
     let rank = u32::from(highest(register)).saturating_sub(precision - 2);

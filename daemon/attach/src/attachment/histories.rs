@@ -10,7 +10,7 @@ const STEPS: u64 = 40;
 const BYTES: u64 = 100;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// What a history may have.
+/// The kind of interface and attachment, which limits the events that a history can have.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     by_socket: bool,
@@ -35,33 +35,33 @@ impl Kind {
 struct Link {
     present: Present,
     own: u64,
-    /// What it has carried since it left.
+    /// The packets that it has carried since it left.
     away: u64,
 }
 
-/// One attachment, the interfaces that it may measure, and what is true.
+/// An attachment, the interfaces that it may measure, and the truth about their packets.
 struct World {
     kind: Kind,
     random: u64,
     one: Attachment,
     links: Vec<Link>,
-    /// Which of them is attached.
+    /// The link that is attached, if any.
     here: Option<usize>,
     indexes: u32,
     is_removed: bool,
     queued: u64,
     /// At how many edges in a row a queue had packets.
     queued_at: u32,
-    /// What the account `others` has counted: packets that an interface carried elsewhere, where it had another index.
+    /// The packets in the account `others`: those that an interface carried elsewhere, where it had another index.
     others: u64,
-    /// That at the last edge.
+    /// The account `others` at the last edge.
     others_then: u64,
-    /// What the slot has counted, and what of it is in windows that have ended.
+    /// The packets that the slot has counted, and those of them in windows that have ended.
     seen: u64,
     told: u64,
     truth: u64,
     declared: Unseen,
-    /// What happened; `None` while nobody wants to know.
+    /// The events so far; `None` unless a failure has to be explained.
     log: Option<Vec<String>>,
 }
 
@@ -127,8 +127,14 @@ impl World {
         self.indexes += 1;
         let last = self.indexes.to_be_bytes()[3];
         let origin = Origin::default();
-        let present =
-            Present { ifindex: self.indexes, xdp: None, address: Some([2, 0, 0, 0, 0, last]), origin, number: 1 };
+        let present = Present {
+            ifindex: self.indexes,
+            xdp: None,
+            is_virtual: true,
+            address: Some([2, 0, 0, 0, 0, last]),
+            origin,
+            number: 1,
+        };
         self.links.push(Link { present, own, away: 0 });
         self.links.len() - 1
     }
@@ -148,7 +154,7 @@ impl World {
         self.truth += packets;
         self.note(|world| format!("carries {packets}, removed {}", world.is_removed));
         if self.is_removed {
-            // Nobody sees them.
+            // No one sees these packets.
         } else if self.kind.has_queue && self.chance(50) {
             self.queued += packets;
         } else {
@@ -190,12 +196,12 @@ impl World {
             self.drain();
             self.queued_at = 0;
         }
-        // While the lock is held, nobody removes a program.
+        // No one can remove a program while the lock is held.
         let is_held = !is_last && !self.is_removed && self.chance(if self.kind.has_queue { 50 } else { 20 });
         if self.here.is_some() {
             let at = now();
             if is_held {
-                self.one.watched.is_unknown(at, at);
+                self.one.watched.note_unknown(at, at);
             } else {
                 self.check();
             }
@@ -226,24 +232,24 @@ impl World {
 
     fn check(&mut self) {
         if !std::mem::take(&mut self.is_removed) {
-            self.one.watched.is_well(now());
+            self.one.watched.note_well(now());
             return;
         }
-        self.one.watched.is_wrong(&Position::Removed, now());
+        self.one.watched.note_wrong(&Position::Removed, now());
         if self.chance(50) {
             // It takes a while to attach it again.
             self.is_removed = true;
             self.carry(5);
             self.is_removed = false;
         }
-        self.one.watched.is_mended(now());
+        self.one.watched.note_mended(now());
     }
 
     const fn may_be_removed(&self) -> bool {
         !self.kind.by_socket && !self.kind.has_queue
     }
 
-    /// The interface vanishes.
+    /// Lets the interface vanish.
     fn go(&mut self) {
         self.drain();
         let Some(here) = self.here else { return };
@@ -316,7 +322,7 @@ impl World {
         self.note(|_| format!("stays for {some}"));
     }
 
-    /// Some windows end while no interface is there.
+    /// Lets some windows end while no interface is present.
     fn pause(&mut self) {
         for _ in 0..self.upto(2) {
             self.edge(false);
@@ -345,12 +351,12 @@ impl World {
         self.come(link, origin);
     }
 
-    /// It is attached.
+    /// Attaches the link.
     fn come(&mut self, link: usize, origin: Origin) {
         self.links[link].present.origin = origin;
-        self.one.is_idle(now(), false, false);
+        self.one.note_idle(now(), false, false);
         if self.one.departures.since().is_none() {
-            // What the very first one carried before is no concern.
+            // Packets that the very first interface carried before do not count.
             self.truth = 0;
         }
         self.one.note_seen((!self.kind.by_socket).then(|| saw(self.seen)), saw(self.others));

@@ -43,7 +43,8 @@ fn an_attachment_ends_if_another_rule_or_direction_wants_the_interface() {
 
 #[test]
 fn a_removed_program_keeps_its_slot_and_counts_until_it_is_attached_again() {
-    let present = || Present { ifindex: 2, xdp: None, address: None, origin: Origin::default(), number: 1 };
+    let present =
+        || Present { ifindex: 2, xdp: None, is_virtual: true, address: None, origin: Origin::default(), number: 1 };
     let mut one = attached(0, "eth0", Way::Ingress, 2);
     one.attach(present());
     one.coverage = Coverage::new(Some(Reading { own: [Tally::default(); 2], seen: [SeenPackets::default(); 2] }));
@@ -70,7 +71,7 @@ fn a_changed_window_has_no_coverage_and_a_blind_one_needs_counts() {
     one.changed = false;
     assert_eq!(one.compare(0, &readings, &counters, WINDOW), None, "it was not blind");
     one.lose();
-    one.watched.is_wrong(&Position::Removed, WINDOW.length);
+    one.watched.note_wrong(&Position::Removed, WINDOW.length);
     let unseen = one.compare(0, &readings, &counters, WINDOW).unwrap();
     assert!(unseen.counted.is_zero() && unseen.beyond.packets > 1 << 40 && one.blind.is_some(), "{unseen:?}");
 }
@@ -105,7 +106,7 @@ fn packets_between_the_reading_and_the_end_of_the_last_window_are_compared_once(
     let (now, since) = (clock::now().monotonic, reading(0, 4_000).unwrap().seen[0]);
     let next = |state: &SlotState, own| {
         let mut one = attached(0, "eth0", Way::Ingress, 2);
-        one.is_taken_over(state, since, now);
+        one.take_over(state, since, now);
         one.compare_with(reading(own, 500), 0, WINDOW);
         one.compared.packets.map(|share| share.value)
     };
@@ -122,10 +123,17 @@ fn packets_between_the_reading_and_the_end_of_the_last_window_are_compared_once(
 fn what_an_earlier_weir_counted_after_its_reading_was_not_missed() {
     let (now, since) = (clock::now().monotonic, reading(0, 4_000).unwrap().seen[0]);
     let mut one = attached(0, "eth0", Way::Ingress, 2);
-    one.attach(Present { ifindex: 2, xdp: None, address: None, origin: Origin::default(), number: 1 });
+    one.attach(Present {
+        ifindex: 2,
+        xdp: None,
+        is_virtual: true,
+        address: None,
+        origin: Origin::default(),
+        number: 1,
+    });
     let mut missed = |state: &SlotState| {
         one.missed = Unseen::default();
-        one.is_made_anew(state, since, now, reading(900 + 4_110 + 300, 0));
+        one.start_anew(state, since, now, reading(900 + 4_110 + 300, 0));
         (one.missed.counted.packets, one.missed.beyond.packets)
     };
     assert_eq!(missed(&state()), (300, 900 + 4_110), "or it is another one with this index");
@@ -134,10 +142,10 @@ fn what_an_earlier_weir_counted_after_its_reading_was_not_missed() {
     let other = SlotState { own: Some(6_000), ..state() };
     assert_eq!(missed(&other), (0, 900 + 4_110 + 300), "it has counted less than before");
     let address = Some([2, 0, 0, 0, 0, 9]);
-    one.attach(Present { ifindex: 2, xdp: None, address, origin: Origin::default(), number: 1 });
+    one.attach(Present { ifindex: 2, xdp: None, is_virtual: true, address, origin: Origin::default(), number: 1 });
     let mut missed = |state: &SlotState| {
         one.missed = Unseen::default();
-        one.is_made_anew(state, since, now, reading(900 + 4_110 + 300, 0));
+        one.start_anew(state, since, now, reading(900 + 4_110 + 300, 0));
         (one.missed.counted.packets, one.missed.beyond.packets)
     };
     let other = SlotState { address: Some([2, 0, 0, 0, 0, 8]), ..state() };
@@ -155,11 +163,11 @@ fn packets_missed_earlier_are_lost_in_the_window_that_detects_them() {
     // missed.
     assert_eq!(one.compare_with(reading(1_000, 600), 0, WINDOW), None);
     now = clock::now().monotonic;
-    one.watched.is_wrong(&Position::Removed, now);
-    one.watched.is_mended(now);
+    one.watched.note_wrong(&Position::Removed, now);
+    one.watched.note_mended(now);
     let unseen = one.compare_with(reading(1_100, 650), 0, WINDOW).unwrap();
     assert_eq!(unseen.counted, Tally::new(450, 45_000), "the packets of both windows");
-    one.watched.is_well(clock::now().monotonic);
+    one.watched.note_well(clock::now().monotonic);
     assert_eq!(one.compare_with(reading(1_200, 750), 0, WINDOW), None, "they are reported once");
 }
 
@@ -175,7 +183,7 @@ fn left(departure: Departure, was: Present) -> Attachment {
 /// It is attached again, with this own count, and sees all packets from then on. Returns what is declared at the end of
 /// the window, and whether another interface was measured.
 fn is_back(one: &mut Attachment, present: Present, own: u64) -> (u64, u64, bool) {
-    one.is_idle(clock::now().monotonic, false, false);
+    one.note_idle(clock::now().monotonic, false, false);
     one.note_seen(Some(reading(0, 500).unwrap().seen[0]), SeenPackets::default());
     one.attach(present);
     one.begin(reading(own, 500));
@@ -188,7 +196,7 @@ fn is_back(one: &mut Attachment, present: Present, own: u64) -> (u64, u64, bool)
 fn missed_packets_depend_on_whether_the_interface_is_another_one() {
     let counts = |packets| [Tally::new(packets, packets * 100); 2];
     let origin = Origin::arrived(counts(0));
-    let was = Present { ifindex: 2, xdp: None, address: Some([2, 0, 0, 0, 0, 9]), origin, number: 1 };
+    let was = Present { ifindex: 2, xdp: None, is_virtual: true, address: Some([2, 0, 0, 0, 0, 9]), origin, number: 1 };
     let missed = |departure, is: Present| is_back(&mut left(departure, was), is, 3_000);
     assert_eq!(missed(Departure::Deleted, was), (3_000, 0, true), "all its packets were missed");
     assert_eq!(missed(Departure::Moved, was), (1_800, 0, false));
@@ -215,8 +223,14 @@ fn missed_packets_depend_on_whether_the_interface_is_another_one() {
 
 #[test]
 fn an_interface_may_be_away_for_any_number_of_windows() {
-    let was =
-        Present { ifindex: 2, xdp: None, address: Some([2, 0, 0, 0, 0, 9]), origin: Origin::default(), number: 1 };
+    let was = Present {
+        ifindex: 2,
+        xdp: None,
+        is_virtual: true,
+        address: Some([2, 0, 0, 0, 0, 9]),
+        origin: Origin::default(),
+        number: 1,
+    };
     for windows in 0..4 {
         let mut one = left(Departure::Moved, was);
         for _ in 0..windows {
@@ -229,8 +243,14 @@ fn an_interface_may_be_away_for_any_number_of_windows() {
 
 #[test]
 fn an_interface_is_known_again_after_another_one_had_its_place() {
-    let was =
-        Present { ifindex: 2, xdp: None, address: Some([2, 0, 0, 0, 0, 9]), origin: Origin::default(), number: 1 };
+    let was = Present {
+        ifindex: 2,
+        xdp: None,
+        is_virtual: true,
+        address: Some([2, 0, 0, 0, 0, 9]),
+        origin: Origin::default(),
+        number: 1,
+    };
     let origin = Origin::arrived([Tally::new(100, 10_000); 2]);
     let other = Present { ifindex: 7, address: Some([2, 0, 0, 0, 0, 7]), origin, ..was };
     let mut one = left(Departure::Moved, was);
@@ -256,15 +276,15 @@ fn packets_between_two_readings_may_have_been_missed_and_are_not_lost() {
     let mut one = attached(0, "eth0", Way::Ingress, 2);
     one.watched = Watched::new(clock::now().monotonic);
     one.coverage = Coverage::new(at(0, [0; 2]));
-    one.watched.is_well(clock::now().monotonic);
+    one.watched.note_well(clock::now().monotonic);
     assert_eq!(one.compare_with(at(50, [48, 55]), 0, WINDOW), None);
     let now = clock::now().monotonic;
-    one.watched.is_well(now);
-    one.watched.is_unknown(clock::now().monotonic, clock::now().monotonic);
+    one.watched.note_well(now);
+    one.watched.note_unknown(clock::now().monotonic, clock::now().monotonic);
     let mut declared = Unseen::default();
     for _ in 0..6 {
         declared.add(one.compare_with(at(101, [101; 2]), 0, WINDOW).unwrap_or_default());
-        one.watched.is_well(clock::now().monotonic);
+        one.watched.note_well(clock::now().monotonic);
     }
     assert_eq!((declared.counted, declared.beyond.packets), (Tally::default(), 5), "48 to 55 of 50 were seen by then");
 }
@@ -288,7 +308,7 @@ fn packets_that_a_program_sees_after_its_interface_has_moved_are_not_lost() {
 fn a_count_that_cannot_be_read_at_an_edge_is_compared_at_the_next() {
     let mut one = attached(0, "eth0", Way::Ingress, 2);
     (one.watched, one.coverage) = (Watched::new(clock::now().monotonic), Coverage::new(reading(50_000, 0)));
-    one.watched.is_wrong(&Position::Removed, clock::now().monotonic);
+    one.watched.note_wrong(&Position::Removed, clock::now().monotonic);
     assert_eq!(one.compare_with(None, 0, WINDOW), None, "its name has just changed");
     let unseen = one.compare_with(reading(50_010, 3), 0, WINDOW).unwrap();
     assert_eq!((unseen.counted.packets, unseen.beyond.packets), (7, 0));
@@ -300,7 +320,7 @@ fn an_interface_may_have_a_temporary_name() {
     let mut one = attached(0, "eth0", Way::Ingress, 2);
     let ms = Duration::from_millis;
     let (strayed, followed) = ([device(2, "tmp")], [device(2, "tmp"), device(3, "eth0")]);
-    let mut may = |devices: &[Device], now| one.may_stray(&rules, &wanted(&rules, devices, true), devices, ms(now));
+    let mut may = |devices: &[Device], now| one.note_straying(&rules, &wanted(&rules, devices, true), devices, ms(now));
     assert!(may(&strayed, 1_000) && may(&strayed, 1_499) && !may(&strayed, 1_500));
     assert!(!may(&followed, 2_000), "another interface has its name now");
     assert!(may(&strayed, 3_000), "the time starts again");
@@ -309,7 +329,8 @@ fn an_interface_may_have_a_temporary_name() {
 
 #[test]
 fn an_interface_that_is_not_measured_says_why() {
-    let present = Present { ifindex: 2, xdp: None, address: None, origin: Origin::default(), number: 1 };
+    let present =
+        Present { ifindex: 2, xdp: None, is_virtual: true, address: None, origin: Origin::default(), number: 1 };
     let order = |urgency, before| Ordered { present, urgency, before, is_fresh: false, by_socket: false };
     let mut one = Attachment::new(0, "eth0", Way::Ingress);
     let state = |one: &Attachment| (one.obtained, one.trouble().map(str::to_owned));
@@ -317,7 +338,7 @@ fn an_interface_that_is_not_measured_says_why() {
     assert_eq!(state(&one), why(Obtained::Absent, ABSENT));
     one.order(order(Urgency::Named, one.obtained));
     assert_eq!(state(&one), why(Obtained::Waiting, WAITS));
-    assert!(!one.is_refused("the driver has no XDP".to_owned()), "it keeps its slot");
+    assert!(!one.note_refused("the driver has no XDP".to_owned()), "it keeps its slot");
     assert_eq!(state(&one), why(Obtained::Refused, "the driver has no XDP"), "it is there");
     // Until another attempt succeeds.
     one.order(order(Urgency::Refused, one.obtained));
@@ -332,7 +353,7 @@ fn an_interface_that_is_not_measured_says_why() {
         (true, true, why(Obtained::Detached, DETACHED)),
         (true, false, why(Obtained::Absent, ABSENT)),
     ] {
-        one.is_idle(Duration::ZERO, is_there, is_released);
+        one.note_idle(Duration::ZERO, is_there, is_released);
         assert_eq!(state(&one), expected);
     }
 }
@@ -341,8 +362,14 @@ fn an_interface_that_is_not_measured_says_why() {
 #[test]
 fn the_next_weir_continues_the_comparison_of_an_interface_that_is_away() {
     let now = clock::now().monotonic;
-    let was =
-        Present { ifindex: 2, xdp: None, address: Some([2, 0, 0, 0, 0, 9]), origin: Origin::default(), number: 1 };
+    let was = Present {
+        ifindex: 2,
+        xdp: None,
+        is_virtual: true,
+        address: Some([2, 0, 0, 0, 0, 9]),
+        origin: Origin::default(),
+        number: 1,
+    };
     let (none, packets) = (SeenPackets::default(), |packets| reading(0, packets).unwrap().seen[0]);
     let state = |away: Vec<Away>| SlotState { ifindex: None, own: None, seen: None, away, ..state() };
     // Five packets were seen after the last comparison of 1,200 with 500, and two perhaps elsewhere.
@@ -351,10 +378,10 @@ fn the_next_weir_continues_the_comparison_of_an_interface_that_is_away() {
     let away = one.departures.kept(packets(505), packets(2));
     assert_eq!(one.departures.kept(packets(505), packets(7)), away, "others counted more later");
     let is = Present { ifindex: 5, ..was };
-    // It returns later.
+    // The interface returns later.
     let mut next = attached(0, "eth0", Way::Ingress, 5);
     next.present = None;
-    next.is_awaited(&state(away.clone()), packets(44), now, None);
+    next.await_return(&state(away.clone()), packets(44), now, None);
     next.note_seen(Some(none), none);
     next.attach(is);
     next.begin(reading(1_220, 0));
@@ -363,14 +390,14 @@ fn the_next_weir_continues_the_comparison_of_an_interface_that_is_away() {
     // It is back when the next weir starts.
     let mut next = attached(0, "eth0", Way::Ingress, 5);
     (next.present, next.coverage) = (Some(is), Coverage::new(reading(1_220, 0)));
-    next.is_awaited(&state(away.clone()), packets(44), now, reading(1_220, 0));
+    next.await_return(&state(away.clone()), packets(44), now, reading(1_220, 0));
     let unseen = next.compare_with(reading(1_220 + 90, 90), 0, WINDOW).unwrap();
     assert_eq!((unseen.counted.packets, unseen.beyond.packets), (20 - 5 - 2, 2));
     assert!(next.blind.is_some());
     // The next weir hands it on.
     let mut next = attached(0, "eth0", Way::Ingress, 5);
     next.present = None;
-    next.is_awaited(&state(away.clone()), packets(44), now, None);
+    next.await_return(&state(away.clone()), packets(44), now, None);
     assert_eq!(next.departures.kept(none, packets(3)), away);
     for departure in [Departure::Deleted, Departure::Unwanted] {
         assert_eq!(left(departure, was).departures.kept(packets(505), none), []);
@@ -384,9 +411,9 @@ fn an_interface_that_vanishes_while_no_weir_runs_may_come_back() {
     let address = Some([2, 0, 0, 0, 0, 9]);
     let mut one = attached(0, "eth0", Way::Ingress, 2);
     one.present = None;
-    one.is_awaited(&SlotState { address, ..state() }, since, now, None);
+    one.await_return(&SlotState { address, ..state() }, since, now, None);
     one.note_seen(Some(SeenPackets::default()), SeenPackets::default());
-    one.attach(Present { ifindex: 5, xdp: None, address, origin: Origin::default(), number: 1 });
+    one.attach(Present { ifindex: 5, xdp: None, is_virtual: true, address, origin: Origin::default(), number: 1 });
     one.begin(reading(900 + 4_110 + 300, 0));
     let unseen = one.compare_with(reading(900 + 4_110 + 300, 0), 0, WINDOW).unwrap();
     assert_eq!((unseen.counted.packets, unseen.beyond.packets), (300, 900 + 4_110), "or it is another interface");
@@ -395,8 +422,14 @@ fn an_interface_that_vanishes_while_no_weir_runs_may_come_back() {
 /// weir is killed after an interface has come back, and before that window is reported.
 #[test]
 fn what_a_killed_weir_had_not_declared_is_declared_by_the_next_one() {
-    let was =
-        Present { ifindex: 2, xdp: None, address: Some([2, 0, 0, 0, 0, 9]), origin: Origin::default(), number: 1 };
+    let was = Present {
+        ifindex: 2,
+        xdp: None,
+        is_virtual: true,
+        address: Some([2, 0, 0, 0, 0, 9]),
+        origin: Origin::default(),
+        number: 1,
+    };
     let mut one = left(Departure::Moved, was);
     one.note_seen(Some(reading(0, 500).unwrap().seen[0]), SeenPackets::default());
     one.attach(was);
@@ -405,7 +438,7 @@ fn what_a_killed_weir_had_not_declared_is_declared_by_the_next_one() {
     assert_eq!(missed.map(|tally| tally[0]), [7, 0]);
     let now = clock::now().monotonic;
     let mut next = attached(0, "eth0", Way::Ingress, 2);
-    next.is_taken_over(&SlotState { missed, ..state() }, SeenPackets::default(), now);
+    next.take_over(&SlotState { missed, ..state() }, SeenPackets::default(), now);
     let declared = next.compare_with(reading(900 + 110, 0), 0, WINDOW).unwrap();
     assert_eq!(declared.counted.packets, 7);
     assert_eq!(next.undeclared(), [[0; 2]; 2], "they are declared once");
@@ -417,13 +450,13 @@ fn the_comparison_goes_on_over_several_weirs_without_a_report() {
     let (now, packets) = (clock::now().monotonic, |packets| reading(0, packets).unwrap().seen[0]);
     // The first has counted 4,110 packets after its reading of 900, and the second 300.
     let mut second = attached(0, "eth0", Way::Ingress, 2);
-    second.is_taken_over(&state(), packets(4_000), now);
+    second.take_over(&state(), packets(4_000), now);
     let (own, seen) = second.kept_reading(reading(900 + 4_110 + 100, 100)).unwrap();
     let seen = Some(seen.map(SeenPackets::words));
     let reported = vec![0; state().reported.len()];
     let kept = SlotState { own: Some(own.packets), own_bytes: Some(own.bytes), seen, reported, ..state() };
     let mut third = attached(0, "eth0", Way::Ingress, 2);
-    third.is_taken_over(&kept, packets(4_000 + 300), now);
+    third.take_over(&kept, packets(4_000 + 300), now);
     third.compare_with(reading(900 + 4_110 + 300 + 50, 50), 0, WINDOW);
     assert_eq!(third.compared.packets.map(|share| share.value), Some(1.0));
     second.compare_with(reading(900 + 4_110 + 300, 300), 0, WINDOW);

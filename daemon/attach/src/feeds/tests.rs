@@ -29,7 +29,8 @@ fn member(master: u32, device: Device) -> Device {
     Device { master: Some(master), ..device }
 }
 
-/// What the measured interfaces feed, received and sent, and the interfaces whose received packets have fed.
+/// Returns the decisions for the measured interfaces, received and sent, and the interfaces whose received packets have
+/// fed.
 fn feeding(devices: &[Device], measured: &[(u32, &[Way])]) -> (Feeding, Vec<u32>) {
     decide(devices, measured, None, true)
 }

@@ -37,11 +37,11 @@ const ATTRIBUTE_BYTES: usize = size_of::<libc::nlattr>();
 pub struct Message<'a> {
     /// The type of the body.
     pub kind: u16,
-    /// The flags of the message, of which [`INTERRUPTED`] matters.
+    /// The flags of the message. weir looks only at [`INTERRUPTED`].
     pub flags: u16,
     /// The sequence number of the request that it answers.
     pub sequence: u32,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
 }
 
@@ -85,7 +85,6 @@ pub fn value(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find(|(candidate, _)| *candidate == kind).map(|(_, value)| value)
 }
 
-/// Appends an attribute.
 pub fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.extend(((ATTRIBUTE_BYTES + value.len()) as u16).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());

@@ -54,7 +54,7 @@ fn read(message: &Message<'_>) -> Option<String> {
     (is_nat && rules > 0).then(|| Some(format!("{family} {} {}", name(NFTA_CHAIN_TABLE)?, name(NFTA_CHAIN_NAME)?)))?
 }
 
-/// Whether the kernel has nftables now. A request would load the module, and weir must not change anything.
+/// Returns true if the kernel has nftables now. A request would load the module, and weir must not change anything.
 fn is_there() -> bool {
     match bounded::read_to_string("/proc/modules") {
         Ok(modules) if !modules.trim().is_empty() => is_loaded(&modules) || is_built_in(),

@@ -55,7 +55,7 @@ const LOOKS: u32 = 60;
 /// How packets of a route leave the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exit {
-    /// By the interface with this index.
+    /// The packets leave by the interface with this index.
     Interface(u32),
     /// By the next hop, or the group of next hops, with this id.
     NextHop(u32),
@@ -68,7 +68,7 @@ enum RouteKind {
     Default(Vec<Exit>),
     /// Another route that begins at the same address.
     AtZero,
-    /// Any other route.
+    /// Any other route, which leads beyond the router.
     Beyond,
 }
 
@@ -113,7 +113,7 @@ impl Routes {
     /// The kernel refused, or its answer was malformed.
     pub fn carriers(&mut self) -> io::Result<HashSet<u32>> {
         // Check for news before reading the list: a later change causes news again.
-        let has_news = self.has_news()?;
+        let has_news = self.read_news()?;
         let known = self.known.take().filter(|known| !has_news && known.is_good());
         let known = match known {
             Some(known) => DefaultRoutes { looks: known.looks + 1, ..known },
@@ -125,7 +125,7 @@ impl Routes {
     }
 
     /// Reads all news. Returns whether there was any, or may have been.
-    fn has_news(&self) -> io::Result<bool> {
+    fn read_news(&self) -> io::Result<bool> {
         let mut has_news = false;
         loop {
             match recv(&self.news, &mut [0_u8; 4][..], RecvFlags::empty()) {
@@ -271,7 +271,7 @@ fn next_hop(socket: &mut Socket, number: u32) -> io::Result<Vec<Exit>> {
     }
 }
 
-/// Reads an `RTM_NEWNEXTHOP`.
+/// Reads the exits of a next hop from an `RTM_NEWNEXTHOP` message.
 fn read_next_hop(message: &Message<'_>) -> Option<Vec<Exit>> {
     if message.kind != RTM_NEWNEXTHOP {
         return None;

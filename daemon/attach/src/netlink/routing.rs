@@ -48,42 +48,55 @@ const ATTEMPTS: u32 = 3;
 /// An interface as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Its index, which is unique in a namespace at any time.
+    /// The interface index, which is unique in a namespace at any time.
     pub ifindex: u32,
-    /// Its name.
+    /// The primary name of the interface.
     pub name: String,
-    /// Its alternative names (`ip link property add dev NAME altname OTHER`), from Linux 5.5 on.
+    /// Alternative names (`ip link property add dev NAME altname OTHER`), from Linux 5.5 on.
     pub other_names: Vec<String>,
     /// The operator's name for it (`ip link set NAME alias TEXT`), if any.
     pub alias: Option<String>,
-    /// Its hardware type (`ARPHRD_*`).
+    /// The hardware type (`ARPHRD_*`).
     pub hardware: u16,
-    /// Its address, if it is an Ethernet address.
+    /// The link address, if it is an Ethernet address.
     pub address: Option<[u8; 6]>,
     /// The longest packet after the link layer's header, in bytes.
     pub mtu: u32,
-    /// Whether it is set up (`ip link set NAME up`).
+    /// True if the interface is set up (`ip link set NAME up`).
     pub up: bool,
-    /// Whether it is a loopback interface.
+    /// True for a loopback interface.
     pub loopback: bool,
     /// The kind of a virtual interface: `veth`, `bridge`, `vlan`, ...
     pub kind: Option<String>,
     /// The index of the interface in this namespace that it is stacked on, or of a veth's peer.
     pub lower: Option<u32>,
-    /// Whether the interface that it is stacked on, or a veth's peer, is in another namespace.
+    /// True if the interface that it is stacked on, or a veth's peer, is in another namespace.
     pub elsewhere: bool,
     /// The bridge, bond or similar interface that it is a member of.
     pub master: Option<u32>,
-    /// Whether it carries a default route, if requested ([`Devices::list_with_routes`]). Always false for the loopback.
+    /// True if it carries a default route, provided that routes were requested ([`Devices::list_with_routes`]). Always
+    /// false for the loopback.
     pub carries_default: bool,
     /// The XDP program on it.
     pub xdp: Option<XdpProgram>,
-    /// Its own counts of received and sent packets, if available.
+    /// The interface's own counts of received and sent packets, if available.
     pub counts: Option<[Tally; 2]>,
 }
 
 impl Device {
-    /// Its name, followed by the alternative ones.
+    /// Returns true if it is made by software, so that no hardware is below its driver.
+    pub const fn is_virtual(&self) -> bool {
+        self.kind.is_some() || self.loopback
+    }
+
+    /// Returns true if it may be deleted without saying what it has received. A veth's received packets are counted at
+    /// its peer (`drivers/net/veth.c`). When the pair is deleted, each end first loses the other one, and from then on
+    /// says 0.
+    pub fn forgets_received(&self) -> bool {
+        self.kind.as_deref() == Some("veth")
+    }
+
+    /// Returns the primary name, followed by the alternative ones.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.name).chain(&self.other_names).map(String::as_str)
     }
@@ -92,13 +105,13 @@ impl Device {
 /// An XDP program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpProgram {
-    /// Its id; `None` if there are several programs.
+    /// The kernel's id of the program; `None` if there are several programs.
     pub id: Option<u32>,
-    /// Where it is attached.
+    /// The place at which it is attached, as reports name it.
     pub place: &'static str,
 }
 
-/// What happened to an interface.
+/// A change of an interface that the kernel reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// This interface was deleted, with these counts. They may be incomplete: those of a veth lack what its peer had

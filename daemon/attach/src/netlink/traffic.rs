@@ -9,9 +9,7 @@ use std::{
     os::fd::{AsRawFd as _, BorrowedFd},
 };
 
-use libc::{
-    RTM_DELTFILTER, RTM_GETQDISC, RTM_GETTFILTER, RTM_NEWQDISC, RTM_NEWTFILTER, TCA_CHAIN, TCA_KIND, TCA_OPTIONS,
-};
+use libc::{RTM_DELTFILTER, RTM_GETQDISC, RTM_GETTFILTER, RTM_NEWQDISC, RTM_NEWTFILTER, TCA_KIND, TCA_OPTIONS};
 use rustix::io::Errno;
 use weir_config::interface::Way;
 
@@ -20,6 +18,8 @@ use super::{
     socket::Socket,
 };
 
+/// `TCA_CHAIN` of `linux/rtnetlink.h`, which the crate does not define for musl.
+const TCA_CHAIN: u16 = 11;
 /// `struct tcmsg`: family, index, handle, parent, info.
 const TRAFFIC_BYTES: usize = 20;
 /// The handle of `clsact` and `ingress`, and their parent: `TC_H_CLSACT`, which equals `TC_H_INGRESS`.
@@ -48,16 +48,16 @@ pub enum Discipline {
     Ingress,
 }
 
-/// An attached filter.
+/// A filter that is attached at a tc hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Its priority, from 1 on. Filters with lower numbers run first.
+    /// The priority, from 1 on. Filters with lower numbers run first.
     pub priority: u16,
-    /// Its handle within its priority.
+    /// The handle, which is unique within a priority.
     pub handle: u32,
     /// The protocol, in network byte order.
     pub protocol: u16,
-    /// Its kind: `bpf`, `u32`, `flower`, ...
+    /// The kind of classifier: `bpf`, `u32`, `flower`, ...
     pub kind: String,
     /// The chain that it is on. Packets begin at chain 0.
     pub chain: u32,
@@ -66,7 +66,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether another `bpf` filter for all protocols can have the same priority.
+    /// Returns true if another `bpf` filter for all protocols can have the same priority.
     pub fn is_for_every_packet(&self) -> bool {
         self.kind == "bpf" && self.protocol == EVERY_PROTOCOL && self.chain == 0
     }

@@ -32,7 +32,7 @@ pub(super) struct Asked {
 pub(super) enum Question {
     /// All observers; or one of them, in short.
     Now,
-    /// The last report.
+    /// The last report of an observer.
     Report,
     /// The last few, as a list.
     Reports(usize),

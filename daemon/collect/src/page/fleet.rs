@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use serde_json::Value;
-use weir_report::{Account, Part, TROUBLE_MAX, late_after};
+use weir_schema::{Account, Part, TROUBLE_MAX, late_after};
 use weir_system::text::short;
 
 use super::super::{
@@ -25,13 +25,13 @@ const LISTED_OF_ONE: usize = 10;
 const NAMED_MAX: usize = 16;
 /// How many characters of such a text are shown: more than weir writes.
 const TEXT_MAX: usize = 4 * TROUBLE_MAX;
-/// Whether an observer is late is judged by the longest of so many last windows.
+/// The longest of so many last windows decides if an observer is late.
 const LATE_OF_LAST: u32 = 5;
 
 /// The fleet, as the database shows it.
 #[derive(Debug, Default)]
 pub(super) struct Fleet {
-    /// By identity.
+    /// The observers, by their identity.
     rows: BTreeMap<String, Row>,
     tombstones: Vec<Tombstone>,
     tombstones_stored: u64,
@@ -64,7 +64,7 @@ struct LastReport {
     window_end: String,
     /// The length of its window in seconds; `null` if it has no rates.
     seconds: Option<f64>,
-    /// When it arrived.
+    /// The time at which it arrived.
     received_at: String,
     /// How long after the end of its window that was.
     delay_seconds: f64,
@@ -79,13 +79,13 @@ struct LastReport {
     coverage: Option<f64>,
     /// The highest sampling rate of all interfaces: one packet in this many.
     sampling: u64,
-    /// Rules that fire.
+    /// The names of the rules that fire.
     alerts: Vec<String>,
     /// Why an interface does not see all packets.
     troubles: Vec<String>,
-    /// Whether any interface was measured.
+    /// True if any interface was measured.
     is_measured: bool,
-    /// What its numbers leave out, in words.
+    /// The traffic that its numbers leave out, in words.
     left_out: Vec<String>,
 }
 
@@ -98,6 +98,7 @@ struct Totals {
     dropped: u64,
     unexplained: u64,
     contested: u64,
+    cloned: u64,
 }
 
 /// The fleet at a time.
@@ -105,7 +106,7 @@ struct Totals {
 pub(super) struct Now<'f> {
     schema: &'static str,
     time: Timestamp,
-    /// When the collector was started.
+    /// The time at which the collector was started.
     started: Timestamp,
     duplicates: Duplicates,
     /// The observers whose reports have not come for too long.
@@ -129,8 +130,7 @@ pub(super) struct One<'f> {
 }
 
 impl Fleet {
-    /// Reads from the database what has changed: only the observers of which there is something new, or everything
-    /// if rows were deleted.
+    /// Reads changes from the database: only the observers that have something new, or everything if rows were deleted.
     pub(super) fn update(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let stored = Stored::read(connection)?;
         if stored == self.stored {
@@ -174,6 +174,7 @@ impl Fleet {
             dropped: sum(|of| of.dropped),
             unexplained: sum(|of| of.unexplained),
             contested: sum(|of| of.contested),
+            cloned: sum(|of| of.cloned),
         };
         gaps.sort_by_key(|gap| place(gap));
         gaps.truncate(LISTED_MAX as usize);
@@ -226,7 +227,7 @@ fn last(connection: &Connection, observer: &str) -> rusqlite::Result<Option<Last
 }
 
 impl Row {
-    /// Whether no report came for too long.
+    /// Returns true if no report came for too long.
     fn is_late(&self, now: Timestamp) -> bool {
         self.last.as_ref().is_none_or(|last| last.is_late(now))
     }
@@ -263,7 +264,7 @@ impl LastReport {
         }
     }
 
-    /// Whether no report came for too long.
+    /// Returns true if no report came for too long.
     fn is_late(&self, now: Timestamp) -> bool {
         let Ok(end) = self.window_end.parse::<Timestamp>() else { return false };
         now.duration_since(end).as_secs_f64() > self.late_after_seconds
@@ -300,8 +301,16 @@ mod tests {
         let mut fleet = Fleet::default();
         fleet.update(&look(&folder.database()).unwrap()).unwrap();
         let now = fleet.at(time("2026-11-20T10:00:00Z"), Timestamp::UNIX_EPOCH, Duplicates::default());
-        let totals =
-            Totals { observers: 1, reports: 2, tombstones: 1, gaps: 2, dropped: 2, unexplained: 2, contested: 0 };
+        let totals = Totals {
+            observers: 1,
+            reports: 2,
+            tombstones: 1,
+            gaps: 2,
+            dropped: 2,
+            unexplained: 2,
+            contested: 0,
+            cloned: 0,
+        };
         assert_eq!(now.totals, totals);
         assert_eq!(now.gaps[0].status, Status::Unexplained, "these come first");
         let last = now.observers[0].last.clone().unwrap();
@@ -313,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_last_report_is_told_in_short() {
-        let report: Value = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+        let report: Value = serde_json::from_str(include_str!("../../../schema/tests/golden/report.json")).unwrap();
         let texts = ["a/b/1", "2026-11-20T08:00:10.000Z", "2026-11-20T08:00:10.500Z"].map(str::to_owned);
         let last = LastReport::of(&report, texts, [10.0, 0.5]);
         assert_eq!((last.lost, last.sampling, last.coverage), (280, 4, Some(0.987)));
@@ -354,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_router_that_measures_nothing_is_told() {
-        let mut report: Value = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+        let mut report: Value = serde_json::from_str(include_str!("../../../schema/tests/golden/report.json")).unwrap();
         for interface in report["interfaces"].as_array_mut().unwrap() {
             interface["mode"] = "detached".into();
             interface["ledger"]["seen"] = serde_json::json!({"packets": 0, "bytes": 0});
@@ -382,7 +391,7 @@ mod tests {
         let mut fleet = Fleet::default();
         fleet.update(&connection).unwrap();
         assert_eq!(fleet.rows.keys().collect::<Vec<_>>(), ["7f", "x", "y"]);
-        // What nobody has written shows whether a row is read again.
+        // A number that nothing else writes shows if a row is read again.
         let forged = |fleet: &mut Fleet| fleet.rows.values_mut().for_each(|row| row.observer.reports = 77);
         let reports = |fleet: &Fleet| fleet.rows.values().map(|row| row.observer.reports).collect::<Vec<_>>();
         forged(&mut fleet);

@@ -37,7 +37,7 @@ use axum::{
 use weir_http::{ClientSlot, Limits, Server};
 use weir_page::{
     Advice, Answers, Guard, Token, TokenError,
-    assets::{self, Asset, HTML, SCRIPT},
+    assets::{self, Asset},
     body::refused,
     query,
 };
@@ -58,20 +58,19 @@ const REPORTS_MAX: usize = 5;
 
 const ADVICE: Advice = Advice { host: "add the name with --page-host NAME", token: "--page-token-file" };
 
+/// The page of the fleet. It uses files of the page of a router, too.
 const FLEET: [Asset; 2] = [
-    Asset { path: "/", kind: HTML, content: include_bytes!("../../assets/fleet.html") },
-    Asset { path: "/fleet.js", kind: SCRIPT, content: include_bytes!("../../assets/fleet.js") },
+    Asset { path: "/", content: include_bytes!("../../assets/fleet.html") },
+    Asset { path: "/fleet.js", content: include_bytes!("../../assets/fleet.js") },
 ];
-/// The files of the page of a router that the fleet needs, too.
-const SHARED: [&str; 5] = ["/style.css", "/icon.svg", "/dom.js", "/units.js", "/source.js"];
 
 /// Tells the page of a router that its numbers come from reports.
 static INDEX: LazyLock<String> = LazyLock::new(|| {
-    let index = assets::PAGE.iter().find(|asset| asset.path == "/").map_or(&b""[..], |asset| asset.content);
-    String::from_utf8_lossy(index).replacen("<html lang=\"en\">", "<html lang=\"en\" data-from=\"reports\">", 1)
+    let index = String::from_utf8_lossy(assets::INDEX.content);
+    index.replacen("<html lang=\"en\">", "<html lang=\"en\" data-from=\"reports\">", 1)
 });
 
-/// Where the page is, and who may see it.
+/// The settings of the collector's page: its address, and who may see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'a> {
     /// The address to listen on.
@@ -97,9 +96,9 @@ pub enum PageError {
     /// The address cannot be used, or the system refuses a thread.
     #[error("no page at {address}: {cause}")]
     Start {
-        /// The address.
+        /// The address in the options.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         cause: std::io::Error,
     },
 }
@@ -124,12 +123,11 @@ pub(crate) fn open(settings: Settings<'_>, database: PathBuf, counters: Arc<Coun
 }
 
 fn router(answers: Answers<Asked>) -> Router {
-    let all = assets::PAGE.iter().copied();
-    let files = FLEET.into_iter().chain(all.clone().filter(|asset| SHARED.contains(&asset.path)));
-    let mut router =
-        files.fold(Router::<Answers<Asked>>::new(), |router, asset| router.route(asset.path, asset.route()));
-    for asset in all {
-        let asset = if asset.path == "/" { asset.with(INDEX.as_bytes()) } else { asset };
+    let mut router = Router::<Answers<Asked>>::new();
+    for asset in FLEET.into_iter().chain(assets::files()) {
+        router = router.route(asset.path, asset.route());
+    }
+    for asset in assets::files().chain([assets::INDEX.with(INDEX.as_bytes())]) {
         router = router.route(&format!("/observers/{{id}}{}", asset.path), asset.route());
     }
     let no_slash = |extract::Path(id): extract::Path<String>| async move { Redirect::permanent(&beside(&id)) };
@@ -166,7 +164,7 @@ async fn of_observer(
     }
 }
 
-/// What is asked at a path; `None` if there is nothing.
+/// Reads the question from a path; `None` if there is nothing at that path.
 fn question(of: &str, query: Option<&str>) -> Result<Option<Question>, String> {
     let whole = |text: Option<String>, default, max| match text.as_deref().map(str::parse) {
         None => Ok(default),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::Value;
 use weir_page::query::Times;
-use weir_report::{
+use weir_schema::{
     Distinct, History, InterfaceHistory, KeyHistory, KeySteps, ListKey, PastWindow, Reach, Report, Steps, Union,
     is_firing, is_measured,
 };
@@ -34,12 +34,12 @@ pub(super) struct Short {
     interfaces: Vec<Carried>,
 }
 
-/// What an interface carried in a window.
+/// The traffic of an interface in a window.
 #[derive(Debug)]
 struct Carried {
     name: String,
     direction: Option<String>,
-    /// Whether weir measured it, or at least saw some packets of it.
+    /// True if weir measured it, or at least saw some packets of it.
     is_known: bool,
     packets: u64,
     bytes: u64,
@@ -234,7 +234,9 @@ pub(super) fn of_key(
     let from = times.0.or(windows.first().map(|(past, _)| past.start)).unwrap_or(Timestamp::UNIX_EPOCH);
     let to = times.1.or(windows.iter().map(|(past, _)| past.end).max()).unwrap_or(from);
     let mut steps = KeySteps::new(key, view, (from, to), points);
-    windows.iter().for_each(|(past, union)| steps.add(past, union, &list_key));
+    for (past, union) in &windows {
+        steps.add(past, union, &list_key);
+    }
     Ok(read.map(|()| steps.finish()))
 }
 
@@ -283,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_chart_of_too_many_reports_has_the_newest() {
-        let golden: Value = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+        let golden: Value = serde_json::from_str(include_str!("../../../schema/tests/golden/report.json")).unwrap();
         let line = |nth: u64| {
             let mut report = golden.clone();
             report["id"] = format!("7f/b41d/{nth}").into();
@@ -309,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_forged_report_with_many_interfaces_has_no_chart() {
-        let mut report: Value = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+        let mut report: Value = serde_json::from_str(include_str!("../../../schema/tests/golden/report.json")).unwrap();
         let interface = report["interfaces"][0].clone();
         let named = |nth: usize| {
             let mut interface = interface.clone();
@@ -326,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_key_has_a_step_for_each_report() {
-        let mut report: Value = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+        let mut report: Value = serde_json::from_str(include_str!("../../../schema/tests/golden/report.json")).unwrap();
         let source = report["top"]["sources"][0]["src_ip"].as_str().unwrap().to_owned();
         let lines = [0, 1, 2].map(|nth: u64| {
             report["id"] = format!("7f/b41d/{nth}").into();

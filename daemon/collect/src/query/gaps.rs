@@ -1,15 +1,19 @@
-//! Which reports are missing: what [`weir_report::arrivals`] finds in the database.
+//! Finds missing reports, and runs of clones: the result of [`weir_schema::arrivals`] finds in the database.
 
+use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde::Serialize;
-use weir_report::{
+use weir_schema::{
     Content,
-    arrivals::{Arrivals, Limits, Sent},
+    arrivals::{
+        Arrivals, Limits, Sent,
+        twins::{Sign, Twin},
+    },
 };
 
 use super::super::store::OBSERVERS;
 
-pub use weir_report::arrivals::Status;
+pub use weir_schema::arrivals::Status;
 
 /// The most that is known one by one of an observer.
 const LIMITS: Limits = Limits { runs: 1_024, pieces: 16_384, contents: 0 };
@@ -19,16 +23,29 @@ const LIMITS: Limits = Limits { runs: 1_024, pieces: 16_384, contents: 0 };
 pub struct Gap {
     /// The identity of the observer.
     pub observer: String,
-    /// The run and the numbers; absent for earlier reports of which only their number is known.
+    /// The run and the numbers; absent for earlier reports if only their number is known.
     #[serde(flatten)]
     pub numbers: Option<Numbers>,
     /// The number of reports.
     pub reports: u64,
-    /// What explains it.
+    /// The explanation of the gap.
     pub status: Status,
     /// The reason in the tombstone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// A run that was not the next one of its observer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Clone {
+    /// The identity of the observer.
+    pub observer: String,
+    /// The run of weir that is cloned.
+    pub boot_id: String,
+    /// The reason to think so of the other run.
+    pub sign: Sign,
+    /// The other run with the same identity.
+    pub other_boot_id: String,
 }
 
 /// Consecutive numbers of one run.
@@ -36,13 +53,13 @@ pub struct Gap {
 pub struct Numbers {
     /// The run of the daemon.
     pub boot_id: String,
-    /// The first number.
+    /// The first sequence number.
     pub first_seq: u64,
-    /// The last number.
+    /// The last sequence number.
     pub last_seq: u64,
 }
 
-/// What is missing of an observer.
+/// The missing reports of an observer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gaps {
     /// By sequence and number, at last the sums of earlier ones.
@@ -51,6 +68,10 @@ pub(crate) struct Gaps {
     pub dropped: u64,
     /// Reports without an explanation.
     pub unexplained: u64,
+    /// The runs that were not one after the other.
+    pub clones: Vec<Clone>,
+    /// How many there were, also of those that are no longer known one by one.
+    pub cloned: u64,
 }
 
 impl Gaps {
@@ -75,7 +96,13 @@ impl Gaps {
             let observer = observer.to_owned();
             Gap { observer, numbers: None, reports, status, reason }
         });
-        Ok(Self { gaps: listed.chain(earlier).collect(), dropped, unexplained: missing.unexplained })
+        let gaps = listed.chain(earlier).collect();
+        let clones = arrivals.twins().into_iter().map(|Twin { boot_id, other, sign }| {
+            let observer = observer.to_owned();
+            Clone { observer, boot_id, sign, other_boot_id: other }
+        });
+        let (clones, cloned) = (clones.collect(), missing.cloned);
+        Ok(Self { gaps, dropped, unexplained: missing.unexplained, clones, cloned })
     }
 }
 
@@ -88,17 +115,19 @@ pub(super) fn observers(connection: &Connection, observer: Option<&str>) -> rusq
     Ok(if connection.prepare_cached(sql)?.exists([observer])? { vec![observer.to_owned()] } else { Vec::new() })
 }
 
-/// Which reports of an observer are in the database.
-fn arrivals(connection: &Connection, observer: &str) -> rusqlite::Result<Arrivals<String>> {
+/// Reads from the database which reports of an observer have arrived.
+fn arrivals(connection: &Connection, observer: &str) -> rusqlite::Result<Arrivals> {
     let mut arrivals = Arrivals::new(LIMITS);
     let runs = "SELECT count(*) FROM (SELECT DISTINCT boot_id FROM reports WHERE observer_id = ?1 LIMIT ?2)";
     let runs: i64 = connection.query_row(runs, params![observer, LIMITS.runs as i64 + 1], |row| row.get(0))?;
     // An index has the order of runs and numbers. Of many runs, the oldest are forgotten, so they have to come first.
     let order = if runs > LIMITS.runs as i64 { "number" } else { "boot_id, seq" };
     let mut sql = connection.prepare(&format!(
-        "SELECT boot_id, seq, previous, window_start FROM reports WHERE observer_id = ?1 ORDER BY {order}"
+        "SELECT boot_id, seq, previous, window_start, window_end FROM reports WHERE observer_id = ?1 ORDER BY {order}"
     ))?;
     let mut rows = sql.query([observer])?;
+    // Another program may have stored a time that is later than all that can be read.
+    let time = |text: String| text.parse().unwrap_or(Timestamp::MAX);
     while let Some(row) = rows.next()? {
         let (boot_id, previous): (String, Option<String>) = (row.get(0)?, row.get(2)?);
         arrivals.report(Sent {
@@ -106,9 +135,10 @@ fn arrivals(connection: &Connection, observer: &str) -> rusqlite::Result<Arrival
             boot_id: &boot_id,
             seq: row.get::<_, i64>(1)?.unsigned_abs(),
             previous: previous.as_deref(),
-            // Each id is there once.
+            // The database has each id once, so contents need not be compared.
             content: Content::default(),
-            start: row.get(3)?,
+            start: time(row.get(3)?),
+            end: time(row.get(4)?),
         });
     }
     let mut sql = connection.prepare(
@@ -200,7 +230,16 @@ mod tests {
         assert_eq!(found(&again), ["b 1-2 Unexplained"]);
         // Of the next run, only a tombstone is stored.
         assert_eq!(found(&[one.clone(), tombstone("b", 2, 3, "removed")]), ["b 2-3 Dropped removed"]);
-        assert_eq!(found(&[one, tombstone("b", 3, 3, "removed")]), ["b 2-2 Unexplained", "b 3-3 Dropped removed"]);
+        // It may have been before the observer lost its state, unless a later report comes.
+        let silent = [one.clone(), tombstone("b", 3, 3, "removed")];
+        assert_eq!(found(&silent), ["b 3-3 Dropped removed"]);
+        let later = [&silent[..], &[report("c", 4, Some("7f/b/3"))]].concat();
+        assert_eq!(found(&later), ["b 2-2 Unexplained", "b 3-3 Dropped removed"]);
+        // Before the observer lost its state, only a tombstone was stored.
+        let before = [one.clone(), follows("a", 2), tombstone("b", 40, 42, "removed")];
+        assert_eq!(found(&before), ["b 40-42 Dropped removed"]);
+        let reached = [&before[..], &[follows("a", 3), follows("a", 41)]].concat();
+        assert_eq!(found(&reached), ["a 4-40 Unexplained", "b 1-39 BeforeFirst", "b 40-42 Dropped removed"]);
     }
 
     #[test]
@@ -212,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_largest_numbers_do_not_overflow() {
-        let last = weir_report::limits::SEQ_MAX - 1;
+        let last = weir_schema::limits::SEQ_MAX - 1;
         assert_eq!(found(&[report("a", 0, None), follows("a", last)]), [format!("a 1-{} Unexplained", last - 1)]);
         assert_eq!(found(&[tombstone("a", 0, last - 1, "removed")]), [format!("a 0-{} Dropped removed", last - 1)]);
     }
@@ -232,7 +271,7 @@ mod tests {
             })
             .collect();
         put(&mut store, &lines);
-        let Gaps { gaps, dropped, unexplained } = Gaps::of(&look(&folder.database()).unwrap(), "7f").unwrap();
+        let Gaps { gaps, dropped, unexplained, .. } = Gaps::of(&look(&folder.database()).unwrap(), "7f").unwrap();
         assert_eq!((dropped, unexplained), (0, runs - 1));
         assert!(gaps.len() <= 2 * LIMITS.runs + 100, "{}", gaps.len());
         let earlier = gaps.last().unwrap();

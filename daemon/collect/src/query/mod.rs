@@ -12,11 +12,11 @@ use std::{
 use clap::ValueEnum;
 use rusqlite::Connection;
 use serde::Serialize;
-use weir_report::grid::{Align, Cell, Grid, Tone};
+use weir_schema::grid::{Align, Cell, Grid, Tone};
 use weir_system::numbers::{self, grouped};
 
 pub(crate) use self::gaps::Gaps;
-pub use self::gaps::{Gap, Numbers, Status};
+pub use self::gaps::{Clone, Gap, Numbers, Status};
 pub use self::rows::{Contested, Observer, Tombstone, Window};
 use super::store::{self, StoreError};
 
@@ -25,7 +25,7 @@ const ROWS: u32 = 20;
 /// Default number of gaps in a table.
 const GAPS: u32 = 1_000;
 
-/// What to print.
+/// The table that a query prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Topic {
     /// Each report: its window, and what it counted
@@ -38,16 +38,18 @@ pub enum Topic {
     Tombstones,
     /// Ids of which another report came than the stored one
     Contested,
+    /// Runs that were not one after the other: two routers have one identity
+    Clones,
 }
 
 /// The options of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'q> {
-    /// What to print.
+    /// The table to print.
     pub topic: Topic,
-    /// Whether to print JSON.
+    /// True to print JSON.
     pub json: bool,
-    /// Only this observer.
+    /// Restricts the table to this observer.
     pub observer: Option<&'q str>,
     /// Maximum number of rows.
     pub limit: Option<u32>,
@@ -90,7 +92,7 @@ pub fn run(path: &Path, query: &Query<'_>, out: &mut impl Write) -> Result<(), Q
         }
         Topic::Contested => {
             let contested = rows::contested(&transaction, query.observer, limit).map_err(says)?;
-            let all = rows::has_contested(&transaction)
+            let all = rows::find_contested(&transaction)
                 .and_then(|is_there| {
                     is_there.then(|| rows::count(&transaction, "contested", query.observer)).transpose()
                 })
@@ -118,6 +120,16 @@ pub fn run(path: &Path, query: &Query<'_>, out: &mut impl Write) -> Result<(), Q
                 }
                 writeln!(out, "  unexplained: {}", grouped(unexplained))?;
             }
+        }
+        Topic::Clones => {
+            let mut clones = Vec::new();
+            for observer in gaps::observers(&transaction, query.observer).map_err(says)? {
+                clones.extend(Gaps::of(&transaction, &observer).map_err(says)?.clones);
+            }
+            let all = clones.len() as u64;
+            clones.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
+            write(query.json, "CLONES", &clones, Clone::COLUMNS, Clone::cells, out)?;
+            more(query.json, clones.len(), all, "runs", out)?;
         }
         Topic::Observers => {
             let ids = gaps::observers(&transaction, query.observer).map_err(says)?;
@@ -280,6 +292,16 @@ impl Gap {
     }
 }
 
+impl Clone {
+    const COLUMNS: &'static [Column] =
+        &[("observer", Align::Left), ("run", Align::Left), ("", Align::Left), ("other run", Align::Left)];
+
+    fn cells(&self) -> Vec<String> {
+        let Self { observer, boot_id, sign, other_boot_id } = self;
+        vec![observer.clone(), boot_id.clone(), sign.name().to_owned(), other_boot_id.clone()]
+    }
+}
+
 impl Contested {
     const COLUMNS: &'static [Column] = &[
         ("id", Align::Left),
@@ -306,25 +328,41 @@ impl Observer {
         ("dropped", Align::Right),
         ("unexplained", Align::Right),
         ("contested", Align::Right),
+        ("cloned", Align::Right),
     ];
 
     fn cells(&self) -> Vec<String> {
-        let Self { observer, name, site, runs, reports, first_window, last_window, dropped, unexplained, contested } =
-            self;
-        let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let Self {
+            observer,
+            name,
+            site,
+            runs,
+            reports,
+            first_window,
+            last_window,
+            dropped,
+            unexplained,
+            contested,
+            cloned,
+        } = self;
         vec![
             observer.clone(),
-            known(name),
-            known(site),
+            or_dash(name),
+            or_dash(site),
             runs.to_string(),
             grouped(*reports),
-            known(first_window),
-            known(last_window),
+            or_dash(first_window),
+            or_dash(last_window),
             grouped(*dropped),
             grouped(*unexplained),
             grouped(*contested),
+            grouped(*cloned),
         ]
     }
+}
+
+fn or_dash(text: &Option<String>) -> String {
+    text.clone().unwrap_or_else(|| "-".to_owned())
 }
 
 #[cfg(test)]
@@ -412,6 +450,26 @@ mod tests {
         Connection::open(folder.database()).unwrap().execute_batch("DROP TABLE contested").unwrap();
         assert_eq!(ask(&folder, Topic::Contested, true), "");
         assert!(ask(&folder, Topic::Observers, true).contains(r#""contested":0"#));
+    }
+
+    #[test]
+    fn runs_of_a_clone_are_listed() {
+        let folder = Folder::new();
+        let mut store = Store::open(&folder.database()).unwrap();
+        assert_eq!(ask(&folder, Topic::Clones, false), "CLONES\n  none\n");
+        let original = [report("a", 1, None), report("a", 2, Some("7f/a/1")), report("a", 3, Some("7f/a/2"))];
+        put(&mut store, &[&original[..], &[report("b", 3, Some("7f/a/2"))]].concat());
+        assert_eq!(
+            ask(&folder, Topic::Clones, false),
+            "CLONES
+  observer  run                           other run
+  7f        b    began before the end of  a
+"
+        );
+        let row = r#"{"observer":"7f","boot_id":"b","sign":"other_went_on","other_boot_id":"a"}"#;
+        assert_eq!(ask(&folder, Topic::Clones, true).trim_end(), row);
+        let observers = ask(&folder, Topic::Observers, true);
+        assert!(observers.contains(r#""cloned":1"#), "{observers}");
     }
 
     #[test]

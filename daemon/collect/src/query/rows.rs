@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::{LAST_WINDOWS, gaps::Gaps, of};
 
-/// A report.
+/// A report, as the table of windows shows it.
 #[derive(Debug, Serialize)]
 pub struct Window {
-    /// Its id.
+    /// The id of the report.
     pub id: String,
     /// When its window began.
     pub start: String,
@@ -34,33 +34,33 @@ pub struct Window {
 /// Reports that a sender had to drop.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tombstone {
-    /// Its id.
+    /// The id of the tombstone.
     pub id: String,
-    /// When it arrived.
+    /// The time at which it arrived.
     pub received_at: String,
     /// The identity of the observer.
     pub observer: String,
     /// The run of the daemon.
     pub boot_id: String,
-    /// The first number.
+    /// The first sequence number.
     pub first_seq: i64,
-    /// The last number.
+    /// The last sequence number.
     pub last_seq: i64,
-    /// How many reports.
+    /// The number of reports that it stands for.
     pub reports: i64,
-    /// Why.
+    /// The reason why they were dropped.
     pub reason: String,
 }
 
 /// An observer that has sent reports.
 #[derive(Clone, Debug, Serialize)]
 pub struct Observer {
-    /// Its identity.
+    /// The identity of the observer.
     pub observer: String,
-    /// Its name, as its last report says.
+    /// The name in its last report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its site, as its last report says.
+    /// The site in its last report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
     /// The number of its runs.
@@ -77,14 +77,16 @@ pub struct Observer {
     pub dropped: u64,
     /// Missing reports without an explanation.
     pub unexplained: u64,
-    /// Ids of which another report or tombstone came than the stored one.
+    /// The number of ids for which a second, different report or tombstone came.
     pub contested: u64,
+    /// The number of its runs that were not one after the other.
+    pub cloned: u64,
 }
 
-/// An id of which another report or tombstone came than the stored one.
+/// An id for which a second, different report or tombstone came.
 #[derive(Clone, Debug, Serialize)]
 pub struct Contested {
-    /// The id.
+    /// The id of the report or tombstone.
     pub id: String,
     /// The identity of the observer.
     pub observer: String,
@@ -175,7 +177,7 @@ pub(super) fn count(connection: &Connection, table: &str, observer: Option<&str>
 
 /// An observer, perhaps with only tombstones.
 pub(super) fn observer(connection: &Connection, id: &str, missing: &Gaps) -> rusqlite::Result<Observer> {
-    let Gaps { gaps: _, dropped, unexplained } = *missing;
+    let Gaps { gaps: _, dropped, unexplained, clones: _, cloned } = *missing;
     let mut sums = connection.prepare_cached(
         "SELECT count(*), min(window_start), max(number), (SELECT count(*) FROM \
          (SELECT boot_id FROM reports WHERE observer_id = ?1 UNION SELECT boot_id FROM tombstones WHERE observer_id = ?1)) \
@@ -190,13 +192,25 @@ pub(super) fn observer(connection: &Connection, id: &str, missing: &Gaps) -> rus
     let mut who = connection.prepare_cached("SELECT observer_name, site FROM reports WHERE number = ?1")?;
     let (name, site) = who.query_row([last], |row| Ok((row.get(0)?, row.get(1)?))).optional()?.unwrap_or_default();
     let (runs, reports) = (runs.unsigned_abs(), reports.unsigned_abs());
-    let contested = if has_contested(connection)? { count(connection, "contested", Some(id))? } else { 0 };
+    let contested = if find_contested(connection)? { count(connection, "contested", Some(id))? } else { 0 };
     let observer = id.to_owned();
-    Ok(Observer { observer, name, site, runs, reports, first_window, last_window, dropped, unexplained, contested })
+    Ok(Observer {
+        observer,
+        name,
+        site,
+        runs,
+        reports,
+        first_window,
+        last_window,
+        dropped,
+        unexplained,
+        contested,
+        cloned,
+    })
 }
 
-/// Whether there is a table of contested ids: a database of an earlier version has none.
-pub(super) fn has_contested(connection: &Connection) -> rusqlite::Result<bool> {
+/// Looks up whether there is a table of contested ids: a database of an earlier version has none.
+pub(super) fn find_contested(connection: &Connection) -> rusqlite::Result<bool> {
     let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'contested'";
     connection.prepare_cached(sql)?.exists([])
 }
@@ -207,7 +221,7 @@ pub(super) fn contested(
     observer: Option<&str>,
     limit: Option<u32>,
 ) -> rusqlite::Result<Vec<Contested>> {
-    if !has_contested(connection)? {
+    if !find_contested(connection)? {
         return Ok(Vec::new());
     }
     let sql = format!(

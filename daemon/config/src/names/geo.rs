@@ -46,9 +46,9 @@ const NETWORKS_TRIED: usize = 10_000;
 /// The kind of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// ASNs.
+    /// The database of autonomous systems.
     Asn,
-    /// Countries.
+    /// The database of countries.
     Country,
 }
 
@@ -61,7 +61,7 @@ impl Key {
         }
     }
 
-    /// What its records must have, and which databases have it, for messages.
+    /// Returns, for messages, what the records must have and which databases have it.
     const fn needs(self) -> (&'static str, &'static str) {
         match self {
             Self::Asn => ("autonomous systems", "an ASN database, such as GeoLite2-ASN"),
@@ -76,9 +76,9 @@ pub enum GeoError {
     /// The file cannot be read.
     #[error("{}: cannot read the database {}", key.name(), path.display())]
     Unreadable {
-        /// The setting.
+        /// The setting that names the file.
         key: Key,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The reason.
         source: io::Error,
@@ -86,19 +86,19 @@ pub enum GeoError {
     /// The file is larger than any known database.
     #[error("{}: {} is longer than {} MiB, the limit for a database", key.name(), path.display(), FILE_MAX >> 20)]
     TooLong {
-        /// The setting.
+        /// The setting that names the file.
         key: Key,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The file is not a database, or it is damaged.
     #[error("{}: {} is not a database in MaxMind's format (.mmdb)", key.name(), path.display())]
     Malformed {
-        /// The setting.
+        /// The setting that names the file.
         key: Key,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The reason.
+        /// The mistake in the file.
         source: MaxMindDbError,
     },
     /// The database is of another kind.
@@ -107,11 +107,11 @@ pub enum GeoError {
         key.name(), path.display(), key.needs().0, key.needs().1
     )]
     OtherType {
-        /// The setting.
+        /// The setting that names the file.
         key: Key,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its declared type.
+        /// The type that the file declares.
         found: String,
     },
 }
@@ -124,8 +124,8 @@ struct AsRecord<'d> {
     organization: &'d str,
 }
 
-/// Reads an ASN in whatever type the database's maker chose: an integer of any size, or text, with or without the
-/// prefix `AS`.
+/// Reads an ASN in any type that the database's maker may have chosen: an integer of any size, or text, with or without
+/// the prefix `AS`.
 fn as_number<'d, D: Deserializer<'d>>(deserializer: D) -> Result<u32, D::Error> {
     deserializer.deserialize_any(AsNumber)
 }
@@ -201,7 +201,7 @@ impl Geo {
         database.map(Reader::metadata).map(|data| (data.database_type.as_str(), data.build_epoch))
     }
 
-    /// Whether there is a database of this kind.
+    /// Returns true if there is a database of this kind.
     pub const fn has(&self, key: Key) -> bool {
         match key {
             Key::Asn => self.asn.is_some(),
@@ -229,8 +229,8 @@ fn open(key: Key, path: &Path, total: &mut usize) -> Result<Database, GeoError> 
     Ok(database)
 }
 
-/// Whether a database has what its setting needs. This checks its records, not the name of its type, because every
-/// maker chooses that name freely.
+/// Returns true if a database has what its setting needs. This checks its records, not the name of its type, because
+/// every maker chooses that name freely.
 fn has(key: Key, database: &Database) -> Result<bool, MaxMindDbError> {
     // Networks without a record count, too, so that this ends with any content.
     let all = WithinOptions::default().include_networks_without_data();

@@ -21,9 +21,9 @@ use crate::interface::Directions;
 /// The tables in which a view's fields are looked up, besides the record.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
-    /// The named networks.
+    /// The networks that the configuration names.
     pub networks: &'a Networks,
-    /// ASNs and countries.
+    /// The databases of ASNs and countries.
     pub geo: &'a Geo,
     /// The directions of interfaces.
     pub directions: &'a Directions,

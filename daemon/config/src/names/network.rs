@@ -16,16 +16,16 @@ pub struct Network {
     pub prefixes: Vec<Prefix>,
     /// The file with more prefixes, if any.
     pub file: Option<PrefixFile>,
-    /// Whether these addresses belong to the operator, and not to the Internet.
+    /// True if these addresses belong to the operator, and not to the Internet.
     pub own: bool,
 }
 
 /// The content of a prefix file when the configuration was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixFile {
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its prefixes. There may be a million of them, so clones share the memory.
+    /// The prefixes in it. There may be a million of them, so clones share the memory.
     pub prefixes: Arc<[Prefix]>,
 }
 

@@ -19,8 +19,8 @@ use super::{Network, Prefix};
 #[derive(Clone, Debug)]
 pub struct Networks {
     names: Vec<String>,
-    /// Whether the network with this id is the operator's own. There is an entry for every possible id, so that no
-    /// index is out of bounds.
+    /// True at the ids of the operator's own networks. There is an entry for every possible id, so that no index is out
+    /// of bounds.
     own: [bool; IDS],
     v4: Ranges<u32>,
     v6: Ranges<u128>,
@@ -31,21 +31,21 @@ const IDS: usize = u8::MAX as usize + 1;
 /// The direction of packets relative to the operator's own networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// To an own address.
+    /// Packets to an own address.
     In,
-    /// From an own address.
+    /// Packets from an own address.
     Out,
     /// Neither address is own.
     Transit,
-    /// From one own address to another.
+    /// Packets from one own address to another.
     Internal,
 }
 
 impl Scope {
-    /// All variants.
+    /// All scopes, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::In, Self::Out, Self::Transit, Self::Internal];
 
-    /// Its name in the configuration and in reports.
+    /// Returns the name in the configuration and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::In => "in",
@@ -104,7 +104,7 @@ impl Networks {
         u8::try_from(index + 1).ok()
     }
 
-    /// Whether the network with this id is the operator's own.
+    /// Returns true if the network with this id is the operator's own.
     pub const fn is_own(&self, id: u8) -> bool {
         self.own[id as usize]
     }
@@ -125,7 +125,7 @@ impl Networks {
         self.names.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if no network is named.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -224,9 +224,9 @@ struct Ranges<N> {
 /// A node: its numbers are split into parts of 2^`shift`.
 #[derive(Clone, Copy, Debug)]
 struct Node<N> {
-    /// Its first key.
+    /// The first key of the node.
     base: N,
-    /// Its first part.
+    /// The index of its first part.
     start: u32,
     /// How many parts follow the first part.
     last: u32,

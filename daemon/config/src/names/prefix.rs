@@ -31,7 +31,7 @@ pub enum PrefixError {
     /// The part after the slash is not a number.
     #[error("{text:?} has {length:?} for its length, which is a number from 0 to {max}")]
     Length {
-        /// The prefix.
+        /// The text in place of a prefix.
         text: String,
         /// The part after the slash.
         length: String,
@@ -41,7 +41,7 @@ pub enum PrefixError {
     /// The length exceeds that of an address.
     #[error("{text} is longer than an address, which has {max} bits: write /{max} or less")]
     TooLong {
-        /// The prefix.
+        /// The text in place of a prefix.
         text: String,
         /// The number of bits of an address.
         max: u8,
@@ -49,7 +49,7 @@ pub enum PrefixError {
     /// The length is given as a mask.
     #[error("{text} has its length as a mask: write {meant}")]
     Mask {
-        /// The prefix.
+        /// The text in place of a prefix.
         text: String,
         /// The same prefix with a numeric length.
         meant: Prefix,
@@ -57,7 +57,7 @@ pub enum PrefixError {
     /// The address has bits set beyond the length.
     #[error("{text} is an address within a prefix: write {meant} for the prefix, or {address} for the address alone")]
     HostBits {
-        /// The prefix.
+        /// The text in place of a prefix.
         text: String,
         /// The prefix with these bits cleared.
         meant: Prefix,
@@ -77,12 +77,12 @@ impl Prefix {
         Self { first, length }
     }
 
-    /// The first address.
+    /// Returns the first address of the prefix.
     pub const fn first(self) -> IpAddr {
         self.first
     }
 
-    /// The last address.
+    /// Returns the last address of the prefix.
     pub fn last(self) -> IpAddr {
         match self.first {
             IpAddr::V4(v4) => IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() | below_v4(self.length))),
@@ -95,7 +95,7 @@ impl Prefix {
         self.length
     }
 
-    /// Whether it contains an address. An IPv6 prefix contains no IPv4 addresses, and vice versa.
+    /// Returns true if it contains an address. An IPv6 prefix contains no IPv4 addresses, and vice versa.
     pub fn contains(self, address: IpAddr) -> bool {
         Self::of(address, self.length) == self
     }

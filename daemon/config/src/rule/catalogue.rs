@@ -4,7 +4,7 @@ use weir_common::ledger::{Loss, Skip};
 
 use super::{
     subject::{Selector, Subject},
-    unit::Dimension::{self, Bytes, BytesOfSecond, Count, Flows, Number, Packets, PacketsOfSecond},
+    unit::Dimension::{self, Bytes, BytesOfSecond, Count, Flows, Number, Packets, PacketsOfSecond, Volume},
 };
 use crate::view::{Measure, Standard, View};
 
@@ -43,6 +43,7 @@ const OF_INTERFACES: &[Listed] = &[
     (&["blind_seconds", "interfaces.blind_seconds"], Number, "interface.blind", &[]),
     (&["kept", "interfaces.kept"], PART, "interface.kept", &[]),
     (&["sampling", "interfaces.sampling"], Number, "interface.sampling", &[]),
+    (&["usage.bytes"], Volume, "usage.bytes", &[]),
     (&["rates.packets.max", "rates.packets"], PacketsOfSecond, "interface.rate.packets", &[("quantile", "1")]),
     (&["rates.bytes.max", "rates.bytes"], BytesOfSecond, "interface.rate.bytes", &[("quantile", "1")]),
 ];

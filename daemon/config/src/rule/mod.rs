@@ -27,9 +27,9 @@ const BACK: f64 = 0.1;
 /// A rule: when to raise an alert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Its name.
+    /// The name of the alert.
     pub name: String,
-    /// The condition.
+    /// The condition that a window may meet.
     pub when: When,
     /// The name or pattern of the interfaces to which it applies; `None` for all interfaces.
     pub interface: Option<String>,
@@ -46,7 +46,7 @@ pub struct When {
     pub subject: Subject,
     /// The side of the limit on which the condition holds.
     pub operator: Operator,
-    /// The limit.
+    /// The limit that the number is compared with.
     pub limit: Quantity,
 }
 
@@ -66,7 +66,7 @@ pub enum Operator {
 /// A number with a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
-    /// The number.
+    /// The number in the unit that is written.
     pub number: f64,
     /// The unit; `None` means the unit of the numbers.
     pub unit: Option<&'static Unit>,
@@ -91,12 +91,12 @@ impl Operator {
         OPERATORS.iter().find(|(_, operator)| *operator == self).map_or("", |(sign, _)| sign)
     }
 
-    /// Whether it detects numbers that are too large.
+    /// Returns true if it detects numbers that are too large.
     pub const fn is_upward(self) -> bool {
         matches!(self, Self::Above | Self::AtLeast)
     }
 
-    /// Whether a number is on this side of the limit.
+    /// Returns true if a number is on this side of the limit.
     pub fn holds(self, number: f64, limit: f64) -> bool {
         match self {
             Self::Above => number > limit,
@@ -225,7 +225,7 @@ impl When {
         format!("{clear:.12e}").parse().unwrap_or(clear)
     }
 
-    /// Whether a number may be the limit for ending. It must not be on the wrong side of the limit.
+    /// Returns true if a number may be the limit for ending. It must not be on the wrong side of the limit.
     pub fn allows(&self, clear: f64) -> bool {
         if self.operator.is_upward() { clear <= self.limit.number } else { clear >= self.limit.number }
     }

@@ -8,13 +8,13 @@ use crate::view::Standard;
 /// Numbers of a report that share a name.
 #[derive(Clone)]
 pub struct Subject {
-    /// The name.
+    /// The name of the number in a condition.
     pub name: String,
     /// The dimension of these numbers.
     pub dimension: Dimension,
-    /// Whether only the largest keys have such a number. A key that is not listed may have a smaller one.
+    /// True if only the largest keys have such a number. A key that is not listed may have a smaller one.
     pub is_listed: bool,
-    /// Whether each interface has its own numbers.
+    /// True if each interface has its own numbers.
     pub is_per_interface: bool,
     /// The standard view that they come from.
     pub standard: Option<Standard>,
@@ -22,7 +22,7 @@ pub struct Subject {
     pub selector: Selector,
 }
 
-/// The place of numbers in a report: all points of a series (`weir_report::series`) that have all of these labels.
+/// The place of numbers in a report: all points of a series (`weir_schema::series`) that have all of these labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     /// The name of the series.

@@ -10,7 +10,7 @@ use crate::{
 
 /// The views of the golden report.
 fn views() -> Vec<View> {
-    Config::parse(include_str!("../../../report/tests/golden/views.yaml"), "views.yaml").unwrap().views
+    Config::parse(include_str!("../../../schema/tests/golden/views.yaml"), "views.yaml").unwrap().views
 }
 
 fn catalogue() -> Catalogue {

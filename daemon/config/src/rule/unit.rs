@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-/// What a number counts. This determines which units are allowed.
+/// The dimension of a number. This determines which units are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     /// Bytes in a window.
     Bytes,
+    /// Bytes in a longer time, which have no rate.
+    Volume,
     /// Packets in a window.
     Packets,
     /// New flows in a window.
@@ -19,21 +21,21 @@ pub enum Dimension {
     Count,
     /// A part of a whole, where 1 is the whole.
     Share {
-        /// Whether the share can be more than 1.
+        /// True if the share can be more than 1.
         may_exceed: bool,
     },
     /// Any other number, which has no unit.
     Number,
 }
 
-/// A unit.
+/// A unit of a limit.
 #[derive(Debug, PartialEq)]
 pub struct Unit {
-    /// Its name.
+    /// The unit as it is written.
     pub name: &'static str,
     /// The factor that converts a value in this unit to the unit of the numbers.
     factor: f64,
-    /// Whether it is a rate per second of the window.
+    /// True if it is a rate per second of the window.
     pub per_second: bool,
 }
 
@@ -60,6 +62,17 @@ const BYTES: &[Unit] = &[
     each("MB", 1e6),
     each("GB", 1e9),
     each("TB", 1e12),
+];
+const VOLUMES: &[Unit] = &[
+    each("B", 1.0),
+    each("kB", 1e3),
+    each("MB", 1e6),
+    each("GB", 1e9),
+    each("TB", 1e12),
+    each("PB", 1e15),
+    each("MiB", (1_u64 << 20) as f64),
+    each("GiB", (1_u64 << 30) as f64),
+    each("TiB", (1_u64 << 40) as f64),
 ];
 const PACKETS: &[Unit] = &[rate("pkt/s", 1.0), rate("kpkt/s", 1e3), rate("Mpkt/s", 1e6)];
 const FLOWS: &[Unit] = &[rate("flow/s", 1.0), rate("kflow/s", 1e3)];
@@ -95,6 +108,7 @@ impl Dimension {
     pub const fn units(self) -> &'static [Unit] {
         match self {
             Self::Bytes => BYTES,
+            Self::Volume => VOLUMES,
             Self::Packets => PACKETS,
             Self::Flows => FLOWS,
             Self::BytesOfSecond => BYTES_OF_SECOND,
@@ -108,6 +122,7 @@ impl Dimension {
     pub const fn plain(self) -> &'static str {
         match self {
             Self::Bytes => "bytes in a window",
+            Self::Volume => "bytes",
             Self::Packets => "packets in a window",
             Self::Flows => "flows in a window",
             Self::BytesOfSecond => "bytes in a second",

@@ -1,19 +1,20 @@
-//! The fields of a record. A view can group by them, and count distinct values of them.
+//! The fields of a record: a view can group by them, match them, and count distinct values of them.
+//!
+//! [`FIELDS`] has a row for each field, and everything that depends on a field derives from its row: keys, conditions,
+//! queries, messages and fingerprints. Only `weir_measure::fields` reads fields from records.
 
-use std::{
-    fmt::{self, Write as _},
-    net::IpAddr,
-};
+use std::fmt;
 
 use serde_json::{Value, json};
-use weir_common::{
-    flow::{Address, FlowKey, class, ip},
-    record::Record,
-};
+use weir_common::flow::{Address, FlowKey};
 
+use super::{
+    lengths::Lengths,
+    values::{self, ECN, TCP_FLAGS, named},
+};
 use crate::{
     interface::Way,
-    names::{Facts, Scope, protocol::protocol_name},
+    names::{Facts, Scope, dscp::dscp_number, protocol::protocol_name},
 };
 
 /// A field of a record.
@@ -25,14 +26,14 @@ pub enum Field {
     SrcPort,
     /// The destination port; for ICMP, the code.
     DstPort,
-    /// The service's port: the lower of the two ports, so that both directions of a conversation have the same one. 0
-    /// for ICMP.
+    /// In a key, the service's port: the lower of the two ports, so that both directions of a conversation have the
+    /// same one; 0 for ICMP. In a condition, either port.
     Port,
     /// The IP protocol.
     Proto,
     /// The IP version.
     IpVersion,
-    /// Whether the packets are fragments.
+    /// A flag that is set for fragments.
     Fragment,
     /// The interface, with its direction.
     Interface,
@@ -46,7 +47,8 @@ pub enum Field {
     Ecn,
     /// All TCP flags of the record.
     TcpFlags,
-    /// The network that an address is in, by its name in the configuration.
+    /// The network that an address is in, by its name in the configuration. Only conditions can be about the networks
+    /// of both sides.
     Net(Side),
     /// The autonomous system of an address; 0 if unknown.
     As(Side),
@@ -84,110 +86,339 @@ impl Side {
     }
 }
 
-/// A mask of address bits.
+/// The facts about a field that the whole program shares.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldRow {
+    /// The field. Addresses are whole.
+    pub field: Field,
+    /// The name in views, conditions, queries and reports.
+    pub name: &'static str,
+    /// The place that it takes in a key.
+    pub width: Width,
+    /// The records that may have different values of the field.
+    pub differs: Differs,
+    /// The table in which its values are looked up, if they are not in the record.
+    pub source: Option<Source>,
+    /// True if 0 means that the value is unknown. Rows leave unknown values out.
+    pub zero_is_unknown: bool,
+    /// The value as rows show it. Addresses and interfaces are formatted by the code that has their names.
+    shows: fn(u64, Facts<'_>) -> Value,
+    /// Reads a value that a row shows, if conditions are written differently.
+    reads: Option<fn(&str, Facts<'_>) -> Option<u64>>,
+    /// An example of a value, if the name does not suggest one.
+    pub example: &'static str,
+    /// The values that conditions compare it with.
+    pub condition: Comparison,
+    /// Two fields that a condition tests together: either may match.
+    pub either: Option<[Field; 2]>,
+}
+
+/// The place that a field takes in a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mask([u64; 2]);
-
-impl Mask {
-    /// The address with only these bits; the others are 0.
-    #[inline]
-    pub const fn network(self, Address([high, low]): Address) -> Address {
-        Address([high & self.0[0], low & self.0[1]])
-    }
+pub enum Width {
+    /// The words of an address.
+    Address,
+    /// A fixed number of bits.
+    Bits(u32),
+    /// As many bits as the slots of interfaces need.
+    Slots,
+    /// The field takes no place: only conditions have it.
+    None,
 }
 
-/// How many leading bits of an address count, by IP version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Lengths {
-    /// The length for IPv4, 0 to 32.
-    pub v4: u8,
-    /// The length for IPv6, 0 to 128.
-    pub v6: u8,
+/// The records that may have different values of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Differs {
+    /// Records of different flows only.
+    Flows,
+    /// Records of one flow, too.
+    Packets,
+    /// Records of different interfaces, so that every measured interface feeds the view.
+    Interfaces,
 }
 
-impl Lengths {
-    /// The whole address.
-    pub const WHOLE: Self = Self { v4: 32, v6: 128 };
-    /// The lengths in the standard views.
-    pub const PREFIX: Self = Self { v4: 24, v6: Self::V6 };
-    /// The length for IPv6 if only the length for IPv4 is given.
-    pub const V6: u8 = 48;
+/// The tables in which fields are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The names of networks.
+    Networks,
+    /// The networks that are the operator's own.
+    OwnNetworks,
+    /// The database of autonomous systems.
+    Systems,
+    /// The database of countries.
+    Countries,
+}
 
-    /// The network of an address: its leading bits. The others are 0.
-    #[inline]
-    pub fn network(self, address: Address, is_v6: bool) -> Address {
-        self.mask(is_v6).network(address)
+/// The values that a condition compares a field with, and how they are written.
+#[derive(Clone, Copy, Debug)]
+pub enum Comparison {
+    /// Addresses and prefixes.
+    Prefixes,
+    /// Numbers and ranges of numbers up to `most`.
+    Ranges {
+        /// The largest number that is allowed.
+        most: u32,
+        /// The word for a value in messages.
+        what: &'static str,
+        /// Reads a number from text.
+        read: fn(&str) -> Option<u32>,
+    },
+    /// A few small numbers, which may have names.
+    Numbers {
+        /// The word for a value in messages.
+        what: &'static str,
+        /// Reads a number or a name from text.
+        read: fn(&str) -> Option<u8>,
+    },
+    /// Bits, one of which must be set.
+    Flags {
+        /// The word for a value in messages.
+        what: &'static str,
+        /// Reads the number of a bit.
+        read: fn(&str) -> Option<u8>,
+    },
+    /// The letters of countries.
+    Countries,
+    /// Names of networks.
+    Networks,
+    /// Names and patterns of interfaces.
+    Interfaces,
+    /// One direction of an interface.
+    Direction,
+}
+
+/// The defaults of a row of the table.
+const PLAIN: FieldRow = FieldRow {
+    field: Field::Proto,
+    name: "",
+    width: Width::None,
+    differs: Differs::Flows,
+    source: None,
+    zero_is_unknown: false,
+    shows: |number, _| json!(number),
+    reads: None,
+    example: "",
+    condition: Comparison::Prefixes,
+    either: None,
+};
+
+const ADDRESS: FieldRow = FieldRow { width: Width::Address, condition: Comparison::Prefixes, ..PLAIN };
+
+const PORT: FieldRow = FieldRow {
+    width: Width::Bits(16),
+    condition: Comparison::Ranges { most: u16::MAX as u32, what: "port", read: values::number },
+    ..PLAIN
+};
+
+const NETWORK: FieldRow = FieldRow {
+    source: Some(Source::Networks),
+    zero_is_unknown: true,
+    shows: |number, facts| json!(facts.networks.name(number as u8)),
+    reads: Some(|text, facts| facts.networks.id(text).map(u64::from)),
+    example: ": write the name of a network of the configuration",
+    condition: Comparison::Networks,
+    ..PLAIN
+};
+
+const SYSTEM: FieldRow = FieldRow {
+    width: Width::Bits(32),
+    source: Some(Source::Systems),
+    condition: Comparison::Ranges {
+        most: u32::MAX,
+        what: "number of an autonomous system",
+        read: values::autonomous_system,
+    },
+    ..PLAIN
+};
+
+const COUNTRY: FieldRow = FieldRow {
+    width: Width::Bits(16),
+    source: Some(Source::Countries),
+    zero_is_unknown: true,
+    shows: |number, _| json!(String::from_utf8_lossy(&(number as u16).to_be_bytes())),
+    reads: Some(|text, _| values::two_letters(text).map(u64::from)),
+    example: ": two letters, as DE",
+    condition: Comparison::Countries,
+    ..PLAIN
+};
+
+/// A row for each field, in the order of messages.
+pub static FIELDS: &[FieldRow] = &[
+    FieldRow { field: Field::Ip(Side::Src, Lengths::WHOLE), name: "src_ip", ..ADDRESS },
+    FieldRow { field: Field::Ip(Side::Dst, Lengths::WHOLE), name: "dst_ip", ..ADDRESS },
+    FieldRow {
+        field: Field::Ip(Side::Host, Lengths::WHOLE),
+        name: "host",
+        either: Some([Field::Ip(Side::Src, Lengths::WHOLE), Field::Ip(Side::Dst, Lengths::WHOLE)]),
+        ..ADDRESS
+    },
+    FieldRow { field: Field::SrcPort, name: "src_port", ..PORT },
+    FieldRow { field: Field::DstPort, name: "dst_port", ..PORT },
+    FieldRow { field: Field::Port, name: "port", either: Some([Field::SrcPort, Field::DstPort]), ..PORT },
+    FieldRow {
+        field: Field::Proto,
+        name: "proto",
+        width: Width::Bits(8),
+        shows: |number, _| json!(protocol_name(number as u8)),
+        condition: Comparison::Numbers { what: "protocol such as tcp, udp, icmp or 47", read: values::protocol },
+        ..PLAIN
+    },
+    FieldRow {
+        field: Field::IpVersion,
+        name: "ip_version",
+        width: Width::Bits(1),
+        shows: |number, _| json!(if number == 0 { 4 } else { 6 }),
+        example: ": 4 or 6",
+        condition: Comparison::Numbers { what: "IP version: 4 or 6", read: |text| named(text, &[("4", 0), ("6", 1)]) },
+        ..PLAIN
+    },
+    FieldRow {
+        field: Field::Fragment,
+        name: "fragment",
+        width: Width::Bits(1),
+        differs: Differs::Packets,
+        shows: |number, _| json!(number != 0),
+        example: ": true or false",
+        condition: Comparison::Numbers {
+            what: "answer: true or false",
+            read: |text| text.parse().ok().map(bool::into),
+        },
+        ..PLAIN
+    },
+    FieldRow {
+        field: Field::Interface,
+        name: "interface",
+        width: Width::Slots,
+        differs: Differs::Interfaces,
+        condition: Comparison::Interfaces,
+        ..PLAIN
+    },
+    FieldRow {
+        field: Field::Direction,
+        name: "direction",
+        width: Width::Bits(2),
+        differs: Differs::Interfaces,
+        zero_is_unknown: true,
+        shows: |number, _| json!(Way::of_number(number).map(Way::name)),
+        reads: Some(|text, _| values::direction(text)),
+        example: ": ingress or egress",
+        condition: Comparison::Direction,
+        ..PLAIN
+    },
+    FieldRow {
+        field: Field::Vlan,
+        name: "vlan",
+        width: Width::Bits(12),
+        differs: Differs::Packets,
+        condition: Comparison::Ranges { most: 4095, what: "VLAN", read: values::number },
+        ..PLAIN
+    },
+    FieldRow {
+        field: Field::Dscp,
+        name: "dscp",
+        width: Width::Bits(6),
+        differs: Differs::Packets,
+        condition: Comparison::Numbers {
+            what: "code point: 0 to 63, or a name such as ef, af41, cs6",
+            read: |text| dscp_number(text).or_else(|| values::number(text).filter(|number| *number < 64)),
+        },
+        ..PLAIN
+    },
+    FieldRow {
+        field: Field::Ecn,
+        name: "ecn",
+        width: Width::Bits(2),
+        differs: Differs::Packets,
+        reads: Some(|text, _| {
+            let number = named(&text.to_ascii_lowercase(), &ECN);
+            number.or_else(|| values::number(text).filter(|number| *number < 4)).map(u64::from)
+        }),
+        condition: Comparison::Numbers { what: "value: not-ect, ect0, ect1 or ce", read: |text| named(text, &ECN) },
+        ..PLAIN
+    },
+    FieldRow {
+        field: Field::TcpFlags,
+        name: "tcp_flags",
+        width: Width::Bits(8),
+        differs: Differs::Packets,
+        shows: |number, _| json!(values::flag_letters(number as u8)),
+        reads: Some(|text, _| values::flags(text).map(u64::from)),
+        example: ": write the letters of the flags, as SA for SYN and ACK",
+        condition: Comparison::Flags {
+            what: "TCP flag: fin, syn, rst, psh, ack, urg, ece or cwr",
+            read: |text| TCP_FLAGS.iter().position(|(name, _)| *name == text).map(|bit| bit as u8),
+        },
+        ..PLAIN
+    },
+    FieldRow { field: Field::Net(Side::Src), name: "src_net", width: Width::Bits(8), ..NETWORK },
+    FieldRow { field: Field::Net(Side::Dst), name: "dst_net", width: Width::Bits(8), ..NETWORK },
+    FieldRow {
+        field: Field::Net(Side::Host),
+        name: "net",
+        either: Some([Field::Net(Side::Src), Field::Net(Side::Dst)]),
+        ..NETWORK
+    },
+    FieldRow { field: Field::As(Side::Src), name: "src_as", ..SYSTEM },
+    FieldRow { field: Field::As(Side::Dst), name: "dst_as", ..SYSTEM },
+    FieldRow { field: Field::Country(Side::Src), name: "src_country", ..COUNTRY },
+    FieldRow { field: Field::Country(Side::Dst), name: "dst_country", ..COUNTRY },
+    FieldRow {
+        field: Field::Scope,
+        name: "scope",
+        width: Width::Bits(2),
+        source: Some(Source::OwnNetworks),
+        shows: |number, _| json!(Scope::ALL[number as usize % Scope::ALL.len()].name()),
+        example: ": in, out, transit or internal",
+        condition: Comparison::Numbers { what: "scope: in, out, transit or internal", read: values::scope },
+        ..PLAIN
+    },
+];
+
+impl FieldRow {
+    /// The fields that a key can have.
+    pub fn of_keys() -> impl Iterator<Item = &'static Self> {
+        FIELDS.iter().filter(|row| row.width != Width::None)
     }
 
-    /// The mask of a network with this IP version.
-    #[inline]
-    pub fn mask(self, is_v6: bool) -> Mask {
-        // IPv4 addresses are mapped into IPv6. The 96 bits before them always stay.
-        let length = if is_v6 { self.v6 } else { 96 + self.v4 };
-        let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0).to_be_bytes();
-        let word = |at: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&mask[at..at + 8]);
-            u64::from_ne_bytes(bytes)
-        };
-        Mask([word(0), word(8)])
+    /// The value as reports show it; null if there is nothing to show.
+    pub fn show(&self, number: u64, facts: Facts<'_>) -> Value {
+        if self.zero_is_unknown && number == 0 { Value::Null } else { (self.shows)(number, facts) }
     }
 
-    /// Whether every bit counts.
-    #[inline]
-    pub const fn is_whole(self) -> bool {
-        self.v4 == Self::WHOLE.v4 && self.v6 == Self::WHOLE.v6
-    }
-
-    /// The length for an IP version.
-    pub const fn of(self, is_v6: bool) -> u8 {
-        if is_v6 { self.v6 } else { self.v4 }
-    }
-
-    const fn whole(is_v6: bool) -> u8 {
-        Self::WHOLE.of(is_v6)
+    /// The number of a value as rows show it. An empty value is one that rows leave out.
+    pub fn parse(&self, text: &str, facts: Facts<'_>) -> Option<u64> {
+        if self.zero_is_unknown && text.is_empty() {
+            return Some(0);
+        }
+        match (self.reads, self.condition) {
+            (Some(reads), _) => reads(text, facts),
+            (None, Comparison::Numbers { read, .. }) => read(&text.to_ascii_lowercase()).map(u64::from),
+            (None, Comparison::Ranges { most, read, .. }) => read(text).filter(|number| *number <= most).map(u64::from),
+            (None, _) => None,
+        }
     }
 }
 
 impl Field {
-    /// The fields without lengths, and their names.
-    const PLAIN: [(&'static str, Self); 22] = [
-        ("src_ip", Self::Ip(Side::Src, Lengths::WHOLE)),
-        ("dst_ip", Self::Ip(Side::Dst, Lengths::WHOLE)),
-        ("host", Self::Ip(Side::Host, Lengths::WHOLE)),
-        ("src_port", Self::SrcPort),
-        ("dst_port", Self::DstPort),
-        ("port", Self::Port),
-        ("proto", Self::Proto),
-        ("ip_version", Self::IpVersion),
-        ("fragment", Self::Fragment),
-        ("interface", Self::Interface),
-        ("direction", Self::Direction),
-        ("vlan", Self::Vlan),
-        ("dscp", Self::Dscp),
-        ("ecn", Self::Ecn),
-        ("tcp_flags", Self::TcpFlags),
-        ("src_net", Self::Net(Side::Src)),
-        ("dst_net", Self::Net(Side::Dst)),
-        ("src_as", Self::As(Side::Src)),
-        ("dst_as", Self::As(Side::Dst)),
-        ("src_country", Self::Country(Side::Src)),
-        ("dst_country", Self::Country(Side::Dst)),
-        ("scope", Self::Scope),
-    ];
-
-    /// The names of all fields, without prefix lengths.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        Self::PLAIN.into_iter().map(|(name, _)| name)
-    }
-
-    /// The name without a prefix length, as in the rows of reports.
-    pub fn name(self) -> &'static str {
+    /// Returns the field's row in the table.
+    pub fn row(self) -> &'static FieldRow {
         let plain = match self {
             Self::Ip(side, _) => Self::Ip(side, Lengths::WHOLE),
             other => other,
         };
-        Self::PLAIN.into_iter().find(|(_, field)| *field == plain).map_or("host", |(name, _)| name)
+        // There is a row for each field of a configuration, because the table is where the field comes from.
+        FIELDS.iter().find(|row| row.field == plain).unwrap_or(&FIELDS[0])
+    }
+
+    /// The names of all fields that keys can have, without prefix lengths.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        FieldRow::of_keys().map(|row| row.name)
+    }
+
+    /// The name without a prefix length, as in the rows of reports.
+    pub fn name(self) -> &'static str {
+        self.row().name
     }
 
     /// The field with this name: one of [`Field::names`]. An address may have lengths: `src_ip/24` or `src_ip/24/56`.
@@ -199,7 +430,7 @@ impl Field {
         let mut parts = text.split('/');
         let name = parts.next().unwrap_or_default();
         let lengths: Vec<&str> = parts.collect();
-        let (_, field) = Self::PLAIN.into_iter().find(|(plain, _)| *plain == name).ok_or(None)?;
+        let field = FieldRow::of_keys().find(|row| row.name == name).ok_or(None)?.field;
         let Self::Ip(side, whole) = field else {
             return if lengths.is_empty() {
                 Ok(field)
@@ -220,78 +451,14 @@ impl Field {
         Ok(Self::Ip(side, lengths))
     }
 
-    /// How many bits its values take in a key, apart from the words of an address. `interfaces` is the number of slots
-    /// in use.
-    pub fn bits(self, interfaces: usize) -> u32 {
-        match self {
-            Self::Ip(..) => 0,
-            Self::As(_) => 32,
-            Self::SrcPort | Self::DstPort | Self::Port | Self::Country(_) => 16,
-            Self::Vlan => 12,
-            Self::Proto | Self::TcpFlags | Self::Net(_) => 8,
-            Self::Dscp => 6,
-            Self::Ecn | Self::Scope | Self::Direction => 2,
-            Self::IpVersion | Self::Fragment => 1,
-            Self::Interface => interfaces.next_power_of_two().trailing_zeros(),
-        }
+    /// Returns true if all records of a flow have the same value.
+    pub fn is_of_flow(self) -> bool {
+        self.row().differs == Differs::Flows
     }
 
-    /// Whether all records of a flow have the same value.
-    pub const fn is_of_flow(self) -> bool {
-        let is_of_packets = matches!(self, Self::Fragment | Self::Vlan | Self::Dscp | Self::Ecn | Self::TcpFlags);
-        !(self.is_of_interface() || is_of_packets)
-    }
-
-    /// Its value in a record, as a number of [`Field::bits`] bits. Addresses have none.
-    #[inline]
-    pub fn number(self, record: &Record, facts: Facts<'_>) -> u64 {
-        let key = &record.key;
-        let is_v6 = key.is_v6();
-        let net = |side: Side| facts.networks.of(side.address(key), is_v6);
-        let address = |side| if side == Side::Dst { key.dst_ip() } else { key.src_ip() };
-        match self {
-            Self::Ip(..) => 0,
-            Self::SrcPort => key.src_port().into(),
-            Self::DstPort => key.dst_port().into(),
-            Self::Port => key.port().into(),
-            Self::Proto => key.proto().into(),
-            Self::IpVersion => is_v6.into(),
-            Self::Fragment => (key.class() & class::FRAGMENT != 0).into(),
-            Self::Interface => key.interface().into(),
-            Self::Direction => facts.directions.number(key.interface()).into(),
-            Self::Vlan => (record.vlan & 0xfff).into(),
-            Self::Dscp => (record.tos >> 2).into(),
-            Self::Ecn => (record.tos & 3).into(),
-            Self::TcpFlags => record.tcp_flags.into(),
-            Self::Net(side) => net(side).into(),
-            Self::As(side) => facts.geo.autonomous_system(address(side)).map_or(0, |(number, _)| number.into()),
-            Self::Country(side) => {
-                facts.geo.country(address(side)).map_or(0, |letters| u16::from_be_bytes(letters).into())
-            }
-            Self::Scope => facts.networks.scope(net(Side::Src), net(Side::Dst)) as u64,
-        }
-    }
-
-    /// Whether it distinguishes interfaces, so that every measured interface feeds the view.
-    pub const fn is_of_interface(self) -> bool {
-        matches!(self, Self::Interface | Self::Direction)
-    }
-
-    /// The value as reports show it; null if there is nothing to show. The caller shows interfaces, because it has
-    /// their names.
-    pub fn show(self, number: u64, facts: Facts<'_>) -> Value {
-        match self {
-            Self::Proto => json!(protocol_name(number as u8)),
-            Self::IpVersion => json!(if number == 0 { 4 } else { 6 }),
-            Self::Fragment => json!(number != 0),
-            Self::TcpFlags => json!(flag_letters(number as u8)),
-            Self::Direction => Way::of_number(number).map_or(Value::Null, |way| json!(way.name())),
-            Self::Net(_) => facts.networks.name(number as u8).map_or(Value::Null, |name| json!(name)),
-            Self::Country(_) if number == 0 => Value::Null,
-            Self::Country(_) => json!(String::from_utf8_lossy(&(number as u16).to_be_bytes())),
-            Self::Scope => json!(Scope::ALL[number as usize % Scope::ALL.len()].name()),
-            _ => json!(number),
-        }
+    /// Returns true if it distinguishes interfaces, so that every measured interface feeds the view.
+    pub fn is_of_interface(self) -> bool {
+        self.row().differs == Differs::Interfaces
     }
 }
 
@@ -305,57 +472,52 @@ impl fmt::Display for Field {
     }
 }
 
-/// The network of an address.
-pub fn network(address: IpAddr, lengths: Lengths) -> IpAddr {
-    let is_v6 = address.is_ipv6();
-    ip(lengths.network(address.into(), is_v6), is_v6)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        interface::Directions,
+        names::{Geo, Network, Networks},
+    };
 
-/// An address, or a network with its length.
-pub fn show_address(address: Address, is_v6: bool, lengths: Lengths) -> String {
-    let mut shown = String::new();
-    write_address(address, is_v6, lengths, &mut shown);
-    shown
-}
-
-/// Appends an address, or a network with its length.
-pub(super) fn write_address(address: Address, is_v6: bool, lengths: Lengths, out: &mut String) {
-    match ip(address, is_v6) {
-        // Much faster than formatting, and most addresses of an export are of this kind.
-        IpAddr::V4(ip) => {
-            for (nth, octet) in ip.octets().into_iter().enumerate() {
-                if nth > 0 {
-                    out.push('.');
-                }
-                push_number(octet.into(), out);
-            }
+    #[test]
+    fn every_row_has_a_field_and_a_name_of_its_own() {
+        for (nth, row) in FIELDS.iter().enumerate() {
+            assert!(std::ptr::eq(row.field.row(), row), "{} is the second row of its field", row.name);
+            assert!(FIELDS[..nth].iter().all(|other| other.name != row.name), "{} is there twice", row.name);
+            let parsed = Field::parse(row.name);
+            assert_eq!(parsed, if row.width == Width::None { Err(None) } else { Ok(row.field) }, "{}", row.name);
         }
-        // Writing into a text does not fail.
-        IpAddr::V6(ip) => _ = write!(out, "{ip}"),
+        // All parts of a flow are the same for all its records.
+        assert!(super::super::FLOW.into_iter().all(Field::is_of_flow));
     }
-    let length = lengths.of(is_v6);
-    if length != Lengths::whole(is_v6) {
-        out.push('/');
-        push_number(length.into(), out);
+
+    /// A row of a report can be queried, whatever its fields are.
+    #[test]
+    fn every_value_that_a_row_shows_can_be_read_back() {
+        let network = |name: &str| Network { name: name.to_owned(), prefixes: Vec::new(), file: None, own: false };
+        let networks = Networks::new(&[network("lan"), network("DMZ 1")]);
+        let facts = Facts { networks: &networks, geo: &Geo::default(), directions: &Directions::default() };
+        for row in FieldRow::of_keys() {
+            let Width::Bits(bits) = row.width else { continue };
+            let most = (1_u64 << bits) - 1;
+            let numbers = (0..=most.min(300)).chain([most]).chain([u64::from(u16::from_be_bytes(*b"DE")) & most]);
+            let mut shown = 0;
+            for number in numbers {
+                let text = match row.show(number, facts) {
+                    Value::Null if number > 0 => continue,
+                    Value::Null => String::new(),
+                    Value::String(text) => text,
+                    other => other.to_string(),
+                };
+                // Databases have no other countries.
+                if matches!(row.field, Field::Country(_)) && !text.bytes().all(|byte| byte.is_ascii_uppercase()) {
+                    continue;
+                }
+                assert_eq!(row.parse(&text, facts), Some(number), "{} shows {text:?}", row.name);
+                shown += 1;
+            }
+            assert!(shown > 1, "{}", row.name);
+        }
     }
-}
-
-/// Appends a number in decimal digits.
-pub(super) fn push_number(number: u64, out: &mut String) {
-    if number >= 10 {
-        push_number(number / 10, out);
-    }
-    out.push((b'0' + (number % 10) as u8).into());
-}
-
-/// TCP flags and their letters, from the lowest bit on (RFC 9293): FIN, SYN, RST, PSH, ACK, URG, ECE, CWR.
-pub const TCP_FLAGS: [(&str, char); 8] =
-    [("fin", 'F'), ("syn", 'S'), ("rst", 'R'), ("psh", 'P'), ("ack", 'A'), ("urg", 'U'), ("ece", 'E'), ("cwr", 'C')];
-
-/// Explicit congestion notification (RFC 3168).
-pub const ECN: [(&str, u8); 4] = [("not-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)];
-
-/// The letters of the flags that are set, in the order of their bits.
-fn flag_letters(flags: u8) -> String {
-    TCP_FLAGS.iter().enumerate().filter(|(bit, _)| flags >> bit & 1 == 1).map(|(_, (_, letter))| letter).collect()
 }

@@ -5,11 +5,11 @@ use weir_sketch::image::{ImageError, PlainKey, Reader, Writer};
 /// The number of words of a key.
 pub const WORDS: usize = 5;
 /// The index of the word that all fields except addresses share.
-pub(super) const SHARED: usize = WORDS - 1;
+pub const SHARED: usize = WORDS - 1;
 /// The most bits that these fields may take in that word. The highest bit is the IP version of addresses.
-pub(super) const BITS_MAX: u32 = 63;
+pub const BITS_MAX: u32 = 63;
 
-/// A packed key.
+/// The key of a row, packed into words as its [`KeyLayout`](super::layout::KeyLayout) says.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialOrd, Ord)]
 pub struct ViewKey(pub [u64; WORDS]);
 

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::{FLOW, Field, Lengths, Measure, Side, View};
 
-/// A standard view.
+/// A view that weir answers without a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standard {
     /// The largest flows.
@@ -65,7 +65,7 @@ impl Standard {
         Self::Talkers,
     ];
 
-    /// Its name in the configuration and in reports.
+    /// Returns the name in the configuration and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Flows => "flows",
@@ -94,13 +94,13 @@ impl Standard {
         }
     }
 
-    /// Whether it is redundant if only one interface is measured in only one direction.
+    /// Returns true if it is redundant when only one interface is measured in only one direction.
     pub const fn is_for_several_interfaces(self) -> bool {
         matches!(self, Self::Talkers)
     }
 
-    /// Whether it has a table for each interface. Such tables are among the views of the report; the other standard
-    /// views have their own places in the report.
+    /// Returns true if it has a table for each interface. Such tables are among the views of the report; the other
+    /// standard views have their own places in the report.
     pub const fn is_per_interface(self) -> bool {
         matches!(self, Self::IpVersions | Self::Protocols | Self::Dscp | Self::Talkers)
     }

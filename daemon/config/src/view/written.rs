@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::{Condition, Field, Measure, View};
 
-/// Writes every setting.
+/// Writes every setting, also those that have their defaults.
 impl Serialize for View {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { name, conditions, by, measure, top, per_interface, error, follows_top_error: _, has_entropy } = self;
@@ -34,7 +34,7 @@ impl Serialize for Conditions<'_> {
         let Self(conditions, negated) = *self;
         let mut map = serializer.serialize_map(None)?;
         for condition in conditions.iter().filter(|condition| condition.is_negated == negated) {
-            map.serialize_entry(condition.key, &condition.texts)?;
+            map.serialize_entry(condition.field.name(), &condition.texts)?;
         }
         if !negated && conditions.iter().any(|condition| condition.is_negated) {
             map.serialize_entry("not", &Conditions(conditions, true))?;

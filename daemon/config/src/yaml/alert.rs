@@ -13,6 +13,7 @@ use super::section::{Field, Section};
 use super::sink::{headers, url};
 use super::suggest::nearest_few;
 use super::units::{parse_duration, show_duration};
+use super::usage::QUOTA;
 use super::view::view_name;
 use super::{Alerts, Config, Http, Webhook};
 use crate::{
@@ -32,8 +33,8 @@ pub(super) fn alerts(field: &Field<'_>, config: &Config, is_whole: bool) -> Opti
         let rules = s.get("rules", Vec::new(), |f| rules(&f, &names));
         let webhook_field = s.field("webhook");
         let webhook = webhook_field.as_ref().and_then(|f| f.section("{url: \"https://...\"}", webhook).flatten());
-        if let Some(field) = webhook_field.filter(|field| rules.is_empty() && !field.has_mistakes_below("alerts.rules"))
-        {
+        let has_none = rules.is_empty() && config.usage.as_ref().is_none_or(|usage| usage.quota.is_none());
+        if let Some(field) = webhook_field.filter(|field| has_none && !field.has_mistakes_below("alerts.rules")) {
             field.refuse("there is no rule that could send anything: add one to `rules`, or leave `webhook` out");
         }
         Alerts { rules, webhook }
@@ -53,6 +54,9 @@ fn rules(field: &Field<'_>, names: &Names<'_>) -> Option<Vec<Rule>> {
     let mut taken: Vec<(Field<'_>, Rule)> = Vec::new();
     for field in field.list(ALERT_RULES_MAX, "[{name: flood, when: totals.packets > 1 Mpkt/s}]")? {
         let Some(rule) = rule(&field, names) else { continue };
+        if rule.name == QUOTA && names.config.usage.as_ref().is_some_and(|usage| usage.quota.is_some()) {
+            field.refuse(format!("the name {QUOTA} is taken by usage.quota"));
+        }
         match taken.iter().find(|(_, earlier)| earlier.name == rule.name) {
             Some((earlier, _)) => field.refuse(format!("the name {} is taken by {}", rule.name, earlier.path())),
             None => taken.push((field, rule)),
@@ -227,7 +231,7 @@ impl Webhook {
     /// The default of `queue`.
     const QUEUE: usize = 64;
 
-    /// Whether the URL has more than a host. Often the rest is the only secret of a webhook.
+    /// Returns true if the URL has more than a host. Often the rest is the only secret of a webhook.
     pub(super) fn has_path(&self) -> bool {
         has_path(&self.url)
     }
@@ -249,7 +253,7 @@ fn has_path(url: &Uri) -> bool {
     url.path_and_query().is_some_and(|path| path.as_str() != "/")
 }
 
-/// For `#[serde(serialize_with)]`.
+/// Writes only the host of the URL, because the rest may be secret. For `#[serde(serialize_with)]`.
 pub(super) fn write_host<S: Serializer>(url: &Uri, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&Host(url))
 }
@@ -263,7 +267,7 @@ impl fmt::Debug for Webhook {
     }
 }
 
-/// Writes every setting.
+/// Writes every setting, also those that have their defaults.
 impl Serialize for Rule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { name, when, interface, windows, clear } = self;

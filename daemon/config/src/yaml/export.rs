@@ -35,12 +35,12 @@ pub struct Export {
 /// The choice of views.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ExportViews {
-    /// None.
+    /// No view is exported.
     #[default]
     None,
     /// All that can be merged, except floods and scans: their images are large.
     All,
-    /// Those with these names.
+    /// The views with these names are exported.
     Named(Vec<String>),
 }
 
@@ -61,12 +61,12 @@ impl Default for Export {
 }
 
 impl Export {
-    /// Whether anything is exported.
+    /// Returns true if anything is exported.
     pub fn is_on(&self) -> bool {
         self.views != ExportViews::None
     }
 
-    /// Whether the distinct counts of sources, destinations and flows are exported.
+    /// Returns true if the distinct counts of sources, destinations and flows are exported.
     pub fn has_unique(&self) -> bool {
         match &self.views {
             ExportViews::None => false,
@@ -80,7 +80,7 @@ impl Export {
         1.04 / 2f64.powi(self.lg_k as i32).sqrt()
     }
 
-    /// Whether the sketch of a view is exported.
+    /// Returns true if the sketch of a view is exported.
     pub fn has(&self, view: &View) -> bool {
         let is_large = matches!(view.measure, Measure::Flows | Measure::Distinct(_)) && !view.by.is_empty();
         match &self.views {

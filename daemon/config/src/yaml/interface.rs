@@ -19,7 +19,7 @@ pub struct Interface {
     pub name: String,
     /// How to attach to it.
     pub mode: Mode,
-    /// Which of its packets to measure.
+    /// The packets of it that are measured.
     pub direction: Direction,
     /// Which of these packets feed totals and lists. If `None`, weir decides.
     #[serde(serialize_with = "write_feeds")]
@@ -31,17 +31,17 @@ fn write_feeds<S: Serializer>(feeds: &Option<Feeds>, serializer: S) -> Result<S:
 }
 
 impl Interface {
-    /// Whether the name is a pattern.
+    /// Returns true if the name is a pattern.
     pub fn is_pattern(&self) -> bool {
         interface::is_pattern(&self.name)
     }
 
-    /// Whether it means the interfaces that carry the default route.
+    /// Returns true if it means the interfaces that carry the default route.
     pub fn is_default_route(&self) -> bool {
         self.name == DEFAULT_ROUTE
     }
 
-    /// Whether it names one interface, for which weir waits. The interfaces of other entries come and go.
+    /// Returns true if it names one interface, for which weir waits. The interfaces of other entries come and go.
     pub fn is_named(&self) -> bool {
         !self.is_pattern() && !self.is_default_route()
     }
@@ -57,8 +57,8 @@ impl Interface {
         }
     }
 
-    /// Whether this entry covers the interface `name`. `carries_default` is set if a default route uses the interface.
-    /// A pattern never matches the loopback interface.
+    /// Returns true if this entry covers the interface `name`. `carries_default` is set if a default route uses the
+    /// interface. A pattern never matches the loopback interface.
     pub fn covers(&self, name: &str, carries_default: bool) -> bool {
         if self.is_pattern() {
             name != "lo" && interface::fits(&self.name, name)
@@ -96,7 +96,7 @@ pub enum Mode {
     AfPacket,
 }
 
-/// Which packets of an interface are measured.
+/// The packets of an interface that are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -138,7 +138,7 @@ pub(super) const WAYS: [(&str, Way); 2] = [("ingress", Way::Ingress), ("egress",
 const FEEDS: [(&str, Option<Feeds>); 4] =
     [(AUTO, None), ("all", Some(Feeds::All)), ("local", Some(Feeds::Local)), ("none", Some(Feeds::None))];
 
-/// Reads the section.
+/// Reads the section `interfaces`.
 pub(super) fn interfaces(field: &Field<'_>) -> Option<Vec<Interface>> {
     let mut taken: Vec<(Field<'_>, Interface)> = Vec::new();
     for field in field.list(INTERFACES_MAX, "[eth0, eth1]")? {
@@ -214,11 +214,10 @@ pub(super) fn interface_name(field: &Field<'_>) -> Option<String> {
 /// Checks a name: one that Linux accepts for a device (`dev_valid_name`), without control characters, or an alternative
 /// name, which may be longer.
 fn device_name(field: &Field<'_>, name: &str) -> Option<String> {
-    let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     if !OTHER_NAME_BYTES.contains(&name.len()) {
         let (min, max) = OTHER_NAME_BYTES.into_inner();
         field.refuse(format!("{:?} has {} bytes, but an interface name {min} to {max}", short(name), name.len()));
-    } else if name.contains(wrong) || name == "." || name == ".." {
+    } else if name.contains(is_forbidden_in_name) || name == "." || name == ".." {
         field.refuse(format!(
             "{name:?} cannot be the name of an interface: it has a '/', a ':' or white space, or is '.' or '..'"
         ));
@@ -226,4 +225,8 @@ fn device_name(field: &Field<'_>, name: &str) -> Option<String> {
         return Some(name.to_owned());
     }
     None
+}
+
+fn is_forbidden_in_name(c: char) -> bool {
+    c == '/' || c == ':' || c.is_whitespace() || c.is_control()
 }

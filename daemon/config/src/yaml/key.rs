@@ -49,7 +49,7 @@ impl From<Key> for Secret {
 }
 
 impl Secret {
-    /// The present secret.
+    /// Returns the secret that is in force at first.
     pub const fn first(&self) -> Key {
         self.first
     }
@@ -94,7 +94,7 @@ pub(super) enum NoKey {
     Guessable,
 }
 
-/// What a guessable key is, and the way out.
+/// The reason why a key is refused that anybody can guess, and the way out.
 pub(super) const GUESSABLE: &str = "digits that anybody can guess, not a secret: they repeat, count, or are only a few different ones. `weir key new` \
      prints a random key";
 
@@ -107,9 +107,9 @@ pub enum KeyError {
     /// The key file cannot be read.
     #[error("cannot read the hash key from {}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The reason.
+        /// The cause.
         source: io::Error,
     },
     /// Every user may read the key file.
@@ -122,13 +122,13 @@ pub enum KeyError {
         path.display()
     )]
     Malformed {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The key file has a key that anybody can guess.
     #[error("{} has {GUESSABLE}", path.display())]
     Guessable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
 }
@@ -197,8 +197,8 @@ pub(super) fn parse_key(text: &str) -> Result<Key, NoKey> {
     Ok(Key([(word >> 64) as u64, word as u64]))
 }
 
-/// Whether anybody would guess these digits: they repeat, count up or down, or are only a few different ones. A random
-/// key is like that once in 10^15 times.
+/// Returns true if anybody would guess these digits: they repeat, count up or down, or are only a few different ones. A
+/// random key is like that once in 10^15 times.
 fn is_guessable(digits: &[u32]) -> bool {
     let different = digits.iter().fold(0_u32, |seen, digit| seen | 1 << digit).count_ones();
     let repeats =

@@ -22,7 +22,7 @@ pub const EXPANDED_MAX: usize = 2 * FILE_MAX;
 /// The nesting depth of lists and maps: several times deeper than any setting.
 pub const DEPTH_MAX: usize = 32;
 
-/// Mistakes that are listed. Nobody corrects more at once.
+/// The most mistakes that are listed. No one corrects more at once.
 pub const MISTAKES_MAX: usize = 100;
 
 /// Bytes that are read to locate mistakes. The file is read again for each mistake, which takes some tenths of a second
@@ -56,6 +56,21 @@ pub const MEMORY: RangeInclusive<u64> = (16 << 20)..=(1 << 40);
 
 /// Bytes for the windows of the history: at least an hour of them.
 pub const HISTORY: RangeInclusive<u64> = (256 << 10)..=(1 << 30);
+
+/// Bytes that an interface may carry in a month: less than a megabyte must be a mistake.
+pub const QUOTA_BYTES: RangeInclusive<u64> = 1_000_000..=1_000_000_000_000_000_000;
+
+/// The day on which a month begins: every month has it.
+pub const MONTH_DAY: RangeInclusive<u64> = 1..=28;
+
+/// Rows that the history keeps of each list of a window.
+pub const HISTORY_ROWS: RangeInclusive<u64> = 1..=256;
+
+/// Bytes of the history on disk.
+pub const HISTORY_SIZE: RangeInclusive<u64> = 1 << 20..=1 << 40;
+
+/// How long the history is kept on disk.
+pub const HISTORY_AGE: RangeInclusive<Duration> = seconds(60 * 60)..=seconds(10 * 366 * 24 * 60 * 60);
 
 /// Registers of an exported distinct count, as a power of two, within the range that every reader of `DataSketches`
 /// accepts.
@@ -174,7 +189,7 @@ pub const SINKS_MAX: usize = 16;
 /// Bytes on disk that wait for one sink: at least enough for a few reports that are being sent, and a few that wait.
 pub const SPOOL_SIZE: RangeInclusive<u64> = 1 << 20..=1 << 40;
 
-/// How long a report may wait on disk. Durations have no days, so this is in hours.
+/// How long a report may wait on disk.
 pub const SPOOL_AGE: RangeInclusive<Duration> = seconds(60)..=seconds(10 * 366 * 24 * 60 * 60);
 
 /// Reports that wait for a sink while its target is slow or down.

@@ -7,7 +7,7 @@ use weir_system::text::escaped;
 /// A position in the file. Lines and columns count from 1; a column is a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The line.
+    /// The number of the line, from 1.
     pub line: usize,
     /// The character in that line.
     pub column: usize,
@@ -22,21 +22,21 @@ impl Position {
     }
 }
 
-/// One mistake.
+/// A mistake in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Its place; `None` if it concerns the whole file.
+    /// The place of the mistake; `None` if it concerns the whole file.
     pub place: Option<Position>,
     /// The setting, such as `sinks[0].timeout`; empty if the mistake concerns no single setting.
     pub path: String,
-    /// What is wrong and what would be right.
+    /// The mistake in words, with what would be right.
     pub message: String,
 }
 
 /// All mistakes in a configuration file, in line order.
 ///
-/// Each is displayed as one line, whatever names and texts it quotes, such as `weir.yaml:12:13: report.interval: 200ms
-/// is below the minimum of 1s`. The last line tells what to do next.
+/// Each is displayed as one line, even if it quotes line breaks, such as `weir.yaml:12:13: report.interval: 200ms is
+/// below the minimum of 1s`. The last line tells what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes {
     file: String,

@@ -12,6 +12,7 @@ mod interval;
 mod key;
 pub mod limits;
 mod locate;
+mod location;
 mod mistake;
 mod network;
 mod node;
@@ -29,6 +30,7 @@ mod suggest;
 mod tests;
 mod tunnel_ports;
 mod units;
+mod usage;
 mod view;
 mod web;
 
@@ -46,16 +48,19 @@ pub use self::export::{Export, ExportViews, UNIQUE};
 pub use self::history::History;
 pub use self::interface::{Direction, Interface, Mode, slots};
 pub use self::key::{HashKey, KeyError, Secret};
+pub use self::location::Location;
 pub use self::mistake::{Mistake, Mistakes, Position};
 pub use self::own_files::OwnFiles;
 pub use self::secret::{Exposed, is_credential_of_service};
 pub use self::sections::{Refused, Started};
 pub use self::sink::{
-    Address, Addresses, Compress, File, Format, Http, IPFIX_FIELDS, Ipfix, Kafka, Mechanism, Nats, NatsUrl, Sasl, Sink,
-    Target, Tls, Transport, rotated,
+    Address, Addresses, Compress, File, Format, Http, IPFIX_FIELDS, Ipfix, Kafka, Mechanism, Nats, NatsUrl, Otlp, Sasl,
+    Sink, Target, Tls, Transport, rotated,
 };
 pub use self::source::Source;
-pub use self::spool::{Fsync, Spool, SpoolLocation};
+pub use self::spool::{Fsync, Spool};
+pub use self::units::parse_duration;
+pub use self::usage::Usage;
 pub use self::web::Web;
 
 use self::limits::FILE_MAX;
@@ -67,7 +72,7 @@ use crate::{
     view::{Standard, View},
 };
 
-/// All settings.
+/// All settings of weir.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
     /// The name and site of the observer in reports.
@@ -99,13 +104,16 @@ pub struct Config {
     /// How much weir remembers; `None` (`off`): nothing.
     #[serde(serialize_with = "history::write")]
     pub history: Option<History>,
+    /// How usage by hour, day and month is counted; `None` (`off`): it is not.
+    #[serde(serialize_with = "usage::write")]
+    pub usage: Option<Usage>,
     /// How to query a running weir.
     pub control: Control,
-    /// What Prometheus scrapes, and where.
+    /// The endpoint that Prometheus scrapes.
     pub prometheus: Prometheus,
     /// The page in a browser.
     pub web: Web,
-    /// The kernel side.
+    /// The datapath in the kernel.
     pub datapath: Datapath,
     /// The share of packets that are measured.
     pub sampling: Sampling,
@@ -114,7 +122,7 @@ pub struct Config {
     pub addresses: Addresses,
     /// The key of all hashes.
     pub hash_key: HashKey,
-    /// Whether weir drops access that it does not need, besides capabilities: [`weir_system::sandbox`].
+    /// True if weir drops access that it does not need, besides capabilities: [`weir_system::sandbox`].
     pub sandbox: bool,
     /// Where reports go: at most [`limits::SINKS_MAX`] sinks with different targets. The list may be empty.
     pub sinks: Vec<Sink>,
@@ -180,7 +188,7 @@ pub struct Alerts {
 /// Where a notification goes when an alert begins or ends.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Webhook {
-    /// Its URL, `http` or `https`, without credentials. The path may be secret: neither `Debug` nor [`Config::to_yaml`]
+    /// The URL, `http` or `https`, without credentials. The path may be secret: neither `Debug` nor [`Config::to_yaml`]
     /// shows it.
     #[serde(serialize_with = "alert::write_host")]
     pub url: Uri,
@@ -202,7 +210,7 @@ pub struct Control {
     pub socket: Option<PathBuf>,
 }
 
-/// What Prometheus scrapes, and where.
+/// The endpoint that Prometheus scrapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Prometheus {
     /// The address; `None` (`none`) turns it off.
@@ -224,7 +232,7 @@ fn write_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result
 }
 
 impl Control {
-    /// Whether the socket's path exists.
+    /// Returns true if the socket's path exists.
     pub fn is_there(&self) -> bool {
         self.socket.as_ref().is_some_and(|path| path.exists())
     }
@@ -236,7 +244,7 @@ impl Default for Control {
     }
 }
 
-/// The kernel side.
+/// The settings of the datapath in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Datapath {
     /// Slots of the flow cache per CPU, a power of two. `None` (`auto`): see `weir_datapath::Shares`.
@@ -278,13 +286,13 @@ impl From<Tunnels> for packet::Tunnels {
 /// The share of packets that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sampling {
-    /// The sampling rate.
+    /// The rate at which packets are sampled.
     pub packets: Packets,
     /// The share of a CPU that may be spent on reading its records before `auto` measures fewer packets.
     pub cpu: f64,
 }
 
-/// The sampling rate.
+/// The rate at which packets are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packets {
     /// One packet in this many, 1 to `weir_common::sampling::RATE_MAX`.
@@ -294,7 +302,7 @@ pub enum Packets {
 }
 
 impl Packets {
-    /// The initial rate.
+    /// Returns the initial rate.
     pub const fn first_rate(self) -> u32 {
         match self {
             Self::OneIn(rate) => rate,
@@ -302,7 +310,7 @@ impl Packets {
         }
     }
 
-    /// Whether any packet may be skipped.
+    /// Returns true if any packet may be skipped.
     pub const fn leaves_out(self) -> bool {
         !matches!(self, Self::OneIn(1))
     }
@@ -323,7 +331,18 @@ const AUTO: &str = "auto";
 const NONE: &str = "none";
 
 impl Config {
-    /// Whether the interface with this name is measured only while it carries a default route.
+    /// All rules of a running weir: those of `alerts`, and that of the quota.
+    pub fn rules(&self) -> Vec<Rule> {
+        let quota = self.usage.as_ref().and_then(Usage::rule);
+        self.alerts.rules.iter().cloned().chain(quota).collect()
+    }
+
+    /// Returns true if a rule is about what interfaces have carried in a month.
+    pub fn watches_usage(&self) -> bool {
+        self.usage.is_some() && self.rules().iter().any(|rule| rule.when.subject.selector.series == usage::USAGE_BYTES)
+    }
+
+    /// Returns true if the interface with this name is measured only while it carries a default route.
     pub fn means_only_by_route(&self, name: &str) -> bool {
         let covered = |carries_default| self.interfaces.iter().any(|interface| interface.covers(name, carries_default));
         covered(true) && !covered(false)
@@ -513,6 +532,7 @@ impl Default for Config {
             export: Export::default(),
             memory: None,
             history: Some(History::default()),
+            usage: Some(Usage::default()),
             control: Control::default(),
             prometheus: Prometheus::default(),
             web: Web::default(),

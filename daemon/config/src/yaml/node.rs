@@ -104,7 +104,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
 /// A mistake in a text.
 struct Fault {
     mistake: Mistake,
-    /// Whether every text with this beginning has the same mistake.
+    /// True if every text with this beginning has the same mistake.
     is_of_part: bool,
 }
 

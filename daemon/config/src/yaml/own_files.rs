@@ -15,7 +15,7 @@ use super::{
 /// Files of weir that the configuration does not name.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnFiles<'a> {
-    /// The configuration.
+    /// The path of the configuration.
     pub config: &'a Path,
     /// The folder for the service's state, if there is one.
     pub state_directory: Option<&'a Path>,
@@ -69,7 +69,7 @@ fn in_spool(spool: &Path) -> String {
     format!("in the spool ({})", spool.display())
 }
 
-/// Whether two paths are the same file, also through links.
+/// Returns true if two paths are the same file, also through links.
 fn is_same(one: &Path, other: &Path) -> bool {
     let number = |path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     place::of(one) == place::of(other) || number(one).is_some_and(|one| number(other) == Some(one))

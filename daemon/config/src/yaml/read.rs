@@ -16,10 +16,11 @@ use super::sink::{addresses, sinks};
 use super::spool::spool;
 use super::tunnel_ports::tunnel_ports;
 use super::units::{show_bytes, show_duration};
+use super::usage::usage;
 use super::web::web;
 use super::{
     AUTO, Addresses, Alerts, Config, Control, Datapath, Estimates, Export, HashKey, History, NONE, Observer, Packets,
-    Prometheus, Report, Sampling, SeenFlows, Tunnels,
+    Prometheus, Report, Sampling, SeenFlows, Tunnels, Usage,
 };
 use crate::{names::GeoFiles, view::Standard};
 
@@ -54,6 +55,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         },
         memory: s.get("memory", None, |f| f.bytes(MEMORY).map(Some)),
         history: s.get("history", Some(History::default()), |f| history(&f)),
+        usage: s.get("usage", Some(Usage::default()), |f| usage(&f)),
         control: s.section("control", "{socket: /run/weir/control.sock}", control),
         prometheus: s.section("prometheus", "{listen: 127.0.0.1:9469}", prometheus),
         web: s.section("web", "{listen: 127.0.0.1:9470}", web),
@@ -80,7 +82,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
     if let Some(alerts) = alerts_field.and_then(|field| super::alert::alerts(&field, &config, has_all_views)) {
         config.alerts = alerts;
     }
-    // So does the export.
+    // The export names views, too.
     if let Some(export) = export_field.and_then(|field| export(&field, &config, has_all_views)) {
         config.export = export;
     }

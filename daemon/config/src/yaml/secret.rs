@@ -39,13 +39,14 @@ impl Exposed {
     }
 }
 
-/// Whether this is a file that systemd creates when it starts a service (`LoadCredential=`), and the service is not
+/// Returns true for a file that systemd creates when it starts a service (`LoadCredential=`), if the service is not
 /// running.
 pub fn is_credential_of_service(file: &Path) -> bool {
     file.starts_with("/run/credentials") && file.parent().is_some_and(|folder| !folder.exists())
 }
 
-/// Whether a header contains a credential, judged by its name, such as `Authorization`, `X-Api-Key` or `Cookie`.
+/// Returns true if a header contains a credential, judged by its name, such as `Authorization`, `X-Api-Key` or
+/// `Cookie`.
 pub(in crate::yaml) fn is_credential(header: &HeaderName) -> bool {
     const PARTS: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
     PARTS.iter().any(|part| header.as_str().contains(part))

@@ -130,7 +130,7 @@ impl<'t> Field<'t> {
         self.log.found.borrow().len()
     }
 
-    /// Whether the value is one of these words.
+    /// Returns true if the value is one of these words.
     pub(super) fn is_word_of(&self, words: &[&str]) -> bool {
         matches!(self.node, Node::Text(text) if words.contains(&text.as_str()))
     }
@@ -153,12 +153,12 @@ impl<'t> Field<'t> {
         if matches!(self.node, Node::List(_)) { self.list(max, example) } else { Some(vec![self.clone()]) }
     }
 
-    /// Whether the value is text.
+    /// Returns true if the value is text.
     pub(super) fn is_text(&self) -> bool {
         matches!(self.node, Node::Text(_))
     }
 
-    /// Whether the value is text that does not start like a number.
+    /// Returns true if the value is text that does not start like a number.
     pub(super) fn is_word(&self) -> bool {
         matches!(self.node, Node::Text(text) if text.starts_with(char::is_alphabetic))
     }
@@ -186,7 +186,7 @@ impl<'t> Field<'t> {
             _ => None,
         };
         let Some(duration) = duration else {
-            let unit = if self.is_number() { ": add its unit (ms, s, m, h)" } else { "" };
+            let unit = if self.is_number() { ": add its unit (ms, s, m, h, d)" } else { "" };
             self.expected("a duration such as 10s", unit);
             return None;
         };
@@ -244,7 +244,7 @@ impl<'t> Field<'t> {
         let text = self.text()?;
         match text.parse::<SocketAddr>() {
             Ok(address) if address.port() != 0 => return Some(Some(address)),
-            Ok(_) => self.refuse("port 0 means any free port, which nobody can know: name one, such as 9469"),
+            Ok(_) => self.refuse("port 0 means any free port, which clients could not find: name one, such as 9469"),
             Err(_) => self.refuse(format!(
                 "{:?} is not an address with a port, such as 127.0.0.1:9469 or [::1]:9469, or none",
                 short(text)
@@ -380,27 +380,27 @@ impl<'t> Field<'t> {
         self.entries(entries).find(|(key, _)| key == first)?.1.below(rest)
     }
 
-    /// Whether the setting at `path`, or a section around it, has a mistake, so that its value has no meaning.
+    /// Returns true if the setting at `path`, or a section around it, has a mistake, so that its value has no meaning.
     pub(super) fn blames(&self, path: &str) -> bool {
         self.log.found.borrow().iter().any(|found| path.starts_with(&found.path))
     }
 
-    /// Whether anything at `path` or below it has a mistake.
+    /// Returns true if anything at `path` or below it has a mistake.
     pub(super) fn has_mistakes_below(&self, path: &str) -> bool {
         self.log.found.borrow().iter().any(|found| found.path.starts_with(path))
     }
 
-    /// Whether the value is missing or null.
+    /// Returns true if the value is missing or null.
     pub(super) fn is_null(&self) -> bool {
         matches!(self.node, Node::Null)
     }
 
-    /// Whether this is a list without items.
+    /// Returns true for a list without items.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self.node, Node::List(items) if items.is_empty())
     }
 
-    /// Whether the value is a map. Some settings may be either a map or a plain value.
+    /// Returns true if the value is a map. Some settings may be either a map or a plain value.
     pub(super) fn is_map(&self) -> bool {
         matches!(self.node, Node::Map(_))
     }
@@ -455,7 +455,7 @@ impl<'t> Section<'t> {
         self.known.extend(self.fields.iter().map(|(key, _)| *key));
     }
 
-    /// Whether one of the keys looks like a misspelling of this one.
+    /// Returns true if one of the keys looks like a misspelling of this one.
     pub(super) fn has_misspelt(&self, key: &'static str) -> bool {
         self.misspelt(key).is_some()
     }

@@ -1,5 +1,5 @@
-//! What weir must know about each section of the configuration besides its values, in one table: what a change of the
-//! section means for a running weir, and what the sandbox must allow for it.
+//! One table of the facts about each section of the configuration, besides its values: what a change of the section
+//! means for a running weir, and which access the sandbox must allow for it.
 //!
 //! A new section needs a row here. Without it weir does not compile.
 
@@ -7,21 +7,21 @@ use std::{borrow::Cow, path::Path};
 
 use weir_system::sandbox::{Files, Places, SandboxConfig};
 
-use super::{Config, File, HashKey, Http, Interface, Kafka, Mode, Nats, Target, Tls};
+use super::{Config, HashKey, Interface, Mode};
 use crate::names::GeoFiles;
 
-/// What was decided when weir started, and cannot change.
+/// The decisions that were made when weir started, and cannot change.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// Whether there are programs, not only packet sockets.
+    /// True if there are programs, not only packet sockets.
     pub has_programs: bool,
-    /// Whether they can sample.
+    /// True if the programs can sample.
     pub can_sample: bool,
-    /// Whether there are packet socket readers.
+    /// True if there are packet socket readers.
     pub has_readers: bool,
-    /// Whether weir may still attach filters to the classic tc hook.
+    /// True if weir may still attach filters to the classic tc hook.
     pub can_filter: bool,
-    /// Whether standard output gets tables for people, not JSON.
+    /// True if standard output gets tables for people, not JSON.
     pub has_tables: bool,
     /// The directories and files that it can reach; `None`: all that its user may.
     pub places: Option<Places>,
@@ -32,17 +32,17 @@ pub type Refused = (Cow<'static, str>, Cow<'static, str>);
 
 /// A section of the configuration.
 struct Section {
-    /// Its name in the file.
+    /// The name in the file.
     name: &'static str,
-    /// Whether two configurations differ in it.
+    /// Returns true if two configurations differ in the section.
     differs: fn(&Config, &Config) -> bool,
-    /// What a change means for a running weir.
+    /// The effect of a change on a running weir.
     change: Change,
-    /// What the sandbox must allow.
+    /// The access that the sandbox must allow.
     access: Access,
 }
 
-/// What a change of a section means for a running weir.
+/// The effect of a change on a running weir.
 enum Change {
     /// It applies from the end of the window on.
     Applies,
@@ -52,11 +52,11 @@ enum Change {
     Depends(fn(&Config, &Config, &Started) -> Vec<(&'static str, &'static str)>),
 }
 
-/// What the sandbox must allow for a section.
+/// The access that the sandbox must allow for a section.
 enum Access {
-    /// Nothing.
+    /// No access.
     Nothing,
-    /// What this adds. The path is that of the service's state directory, if it has one.
+    /// The access that this function adds. The path is that of the service's state directory, if it has one.
     Adds(fn(&Config, Option<&Path>, &mut SandboxConfig)),
 }
 
@@ -98,7 +98,10 @@ sections! {
     alerts: Applies, Nothing;
     export: Applies, Nothing;
     memory: Applies, Nothing;
-    history: Restart("its memory is planned once"), Nothing;
+    history: Depends(change_of_history), Adds(|config, state_directory, wanted| {
+        wanted.files.history = config.history.as_ref().and_then(|history| history.folder(state_directory));
+    });
+    usage: Depends(change_of_usage), Nothing;
     control: Restart("the control socket is opened once"), Adds(|config, _, wanted| {
         wanted.files.socket.clone_from(&config.control.socket);
     });
@@ -148,6 +151,17 @@ fn change_of_seen_flows(old: &Config, new: &Config, _: &Started) -> Vec<(&'stati
     if filter(old) == filter(new) { Vec::new() } else { vec![("seen_flows", why)] }
 }
 
+fn change_of_usage(old: &Config, new: &Config, _: &Started) -> Vec<(&'static str, &'static str)> {
+    let is_switched = old.usage.is_some() != new.usage.is_some();
+    if is_switched { vec![("usage", "its files are opened once")] } else { Vec::new() }
+}
+
+fn change_of_history(old: &Config, new: &Config, _: &Started) -> Vec<(&'static str, &'static str)> {
+    let once = |config: &Config| config.history.as_ref().map(|history| (history.memory, history.path.clone()));
+    let why = "its memory is planned once, and its folder is opened once";
+    if once(old) == once(new) { Vec::new() } else { vec![("history", why)] }
+}
+
 fn change_of_sampling(_: &Config, new: &Config, started: &Started) -> Vec<(&'static str, &'static str)> {
     let why = "weir was started to take every packet, and its programs can do nothing else";
     let is_new = started.has_programs && !started.can_sample && new.sampling.packets.leaves_out();
@@ -155,44 +169,14 @@ fn change_of_sampling(_: &Config, new: &Config, started: &Started) -> Vec<(&'sta
 }
 
 fn access_of_sinks(config: &Config, _: Option<&Path>, wanted: &mut SandboxConfig) {
-    let files = &mut wanted.files;
     for (nth, sink) in config.sinks.iter().enumerate() {
-        let setting = |name: &str| format!("sinks[{nth}].{name}");
-        match &sink.target {
-            Target::Stdout | Target::Ipfix(_) => {}
-            Target::File(File { path, .. }) => files.written.push((setting("path"), path.clone())),
-            Target::Http(http) | Target::Otlp(http) => {
-                let Http { token_file, header_files, tls, .. } = &**http;
-                files.reads(&setting("token_file"), token_file);
-                files.reads(&setting("header_files"), header_files.iter().map(|(_, file)| file));
-                access_of_tls(files, &setting("tls"), tls);
-            }
-            Target::Kafka(kafka) => {
-                let Kafka { sasl, tls, .. } = &**kafka;
-                files.reads(&setting("sasl.password_file"), sasl.iter().map(|sasl| &sasl.password_file));
-                if let Some(tls) = tls {
-                    access_of_tls(files, &setting("tls"), tls);
-                }
-            }
-            Target::Nats(nats) => {
-                let Nats { credentials_file, token_file, password_file, tls, .. } = &**nats;
-                files.reads(&setting("credentials_file"), credentials_file);
-                files.reads(&setting("token_file"), token_file);
-                files.reads(&setting("password_file"), password_file);
-                access_of_tls(files, &setting("tls"), tls);
-            }
-        }
-    }
-}
-
-fn access_of_tls(files: &mut Files, setting: &str, Tls { ca_file, certificate_file, key_file }: &Tls) {
-    for (name, file) in [("ca_file", ca_file), ("certificate_file", certificate_file), ("key_file", key_file)] {
-        files.reads(&format!("{setting}.{name}"), file);
+        sink.target.add_files(&|name| format!("sinks[{nth}].{name}"), &mut wanted.files);
     }
 }
 
 impl Config {
-    /// What the sandbox must allow. `state_directory` is the service's state directory, if it has one.
+    /// Returns the access that the sandbox must allow. `state_directory` is the service's state directory, if it has
+    /// one.
     pub fn wanted(&self, state_directory: Option<&Path>) -> SandboxConfig {
         let mut wanted = SandboxConfig::default();
         for section in SECTIONS {

@@ -5,12 +5,13 @@ use std::{
     time::Duration,
 };
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::{
-    AUTO, NONE,
+    NONE,
     limits::{SPOOL_AGE, SPOOL_SIZE},
-    section::{Field, Section},
+    location::Location,
+    section::Section,
     units,
 };
 
@@ -18,7 +19,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spool {
     /// The location of the spool.
-    pub path: SpoolLocation,
+    pub path: Location,
     /// When a report is synced to disk.
     pub fsync: Fsync,
     /// The most bytes on disk per sink.
@@ -27,18 +28,6 @@ pub struct Spool {
     /// How long a report may wait. `None` (`none`): as long as there is room.
     #[serde(serialize_with = "units::write_duration_or_none")]
     pub max_age: Option<Duration>,
-}
-
-/// The location of the spool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum SpoolLocation {
-    /// In the service's state directory, if there is one (`auto`).
-    #[default]
-    StateDirectory,
-    /// In memory (`none`).
-    Memory,
-    /// In this directory.
-    Folder(PathBuf),
 }
 
 /// When a report is synced to disk.
@@ -54,28 +43,14 @@ pub enum Fsync {
 
 impl Default for Spool {
     fn default() -> Self {
-        Self { path: SpoolLocation::default(), fsync: Fsync::default(), max_size: 64 << 20, max_age: None }
+        Self { path: Location::default(), fsync: Fsync::default(), max_size: 64 << 20, max_age: None }
     }
 }
 
 impl Spool {
     /// The directory of all spools, given the service's state directory. `None` if reports wait in memory.
     pub fn folder(&self, state_directory: Option<&Path>) -> Option<PathBuf> {
-        match &self.path {
-            SpoolLocation::StateDirectory => state_directory.map(|directory| directory.join("spool")),
-            SpoolLocation::Memory => None,
-            SpoolLocation::Folder(folder) => Some(folder.clone()),
-        }
-    }
-}
-
-impl Serialize for SpoolLocation {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::StateDirectory => AUTO.serialize(serializer),
-            Self::Memory => NONE.serialize(serializer),
-            Self::Folder(folder) => folder.serialize(serializer),
-        }
+        self.path.folder(state_directory, "spool")
     }
 }
 
@@ -83,21 +58,11 @@ impl Serialize for SpoolLocation {
 pub(super) fn spool(s: &mut Section<'_>) -> Spool {
     let default = Spool::default();
     Spool {
-        path: s.get("path", default.path, |f| place(&f)),
+        path: s.get("path", default.path, |f| Location::read(&f)),
         fsync: s.get("fsync", default.fsync, |f| f.choice(&[("report", Fsync::Report), ("never", Fsync::Never)])),
         max_size: s.get("max_size", default.max_size, |f| f.bytes(SPOOL_SIZE)),
         max_age: s.get("max_age", default.max_age, |f| {
             if f.is_word_of(&[NONE]) { Some(None) } else { f.duration(SPOOL_AGE).map(Some) }
         }),
     }
-}
-
-fn place(field: &Field<'_>) -> Option<SpoolLocation> {
-    if field.is_word_of(&[AUTO]) {
-        return Some(SpoolLocation::StateDirectory);
-    }
-    if field.is_word_of(&[NONE]) {
-        return Some(SpoolLocation::Memory);
-    }
-    field.file_path().map(SpoolLocation::Folder)
 }

@@ -19,7 +19,7 @@ const fn key(kind: UdpTunnel) -> &'static str {
     }
 }
 
-/// Reads the section.
+/// Reads the section `tunnel_ports`.
 pub(super) fn tunnel_ports(field: &Field<'_>) -> Option<TunnelPorts> {
     field.section("{vxlan: [4789, 8472]}", read)
 }

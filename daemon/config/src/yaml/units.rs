@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use jiff::fmt::friendly::{SpanParser, SpanPrinter};
+use jiff::{
+    SpanRelativeTo,
+    fmt::friendly::{SpanParser, SpanPrinter},
+};
 use serde::Serializer;
 
 use super::NONE;
@@ -10,9 +13,13 @@ use super::NONE;
 /// Units of size, the largest first.
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Parses a duration with units. `None` if it is malformed, negative or too large.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
-    SpanParser::new().parse_unsigned_duration(text).ok()
+/// Parses a duration with units. A day has 24 hours. `None` if it is malformed, negative or too large.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let span = SpanParser::new().parse_span(text).ok()?;
+    if (span.get_years(), span.get_months(), span.get_weeks()) != (0, 0, 0) {
+        return None;
+    }
+    span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?.try_into().ok()
 }
 
 /// A duration in the form that [`parse_duration`] accepts, exact to the nanosecond.
@@ -71,11 +78,16 @@ mod tests {
             ("1h30m", 5_400_000),
             ("1.5s", 1_500),
             ("10 seconds", 10_000),
+            ("7d", 604_800_000),
+            ("1d 12h", 129_600_000),
+            ("30 days", 2_592_000_000),
         ];
         for (text, ms) in cases {
             assert_eq!(parse_duration(text), Some(Duration::from_millis(ms)), "{text}");
         }
-        for text in ["", "10", "s", "-5s", "5M", "1d", "10s ago", "ten seconds", "99999999999999999999h"] {
+        for text in
+            ["", "10", "s", "-5s", "5M", "1y", "1mo", "1w", "-1d", "10s ago", "ten seconds", "99999999999999999999h"]
+        {
             assert_eq!(parse_duration(text), None, "{text}");
         }
         for ms in [0, 1, 100, 1_000, 10_000, 61_001, 300_000, 86_400_000] {

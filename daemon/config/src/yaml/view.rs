@@ -13,10 +13,10 @@ use super::section::{Field, Section};
 use super::suggest::nearest;
 use super::{Config, Estimates};
 use crate::{
-    names::{Prefix, Scope, dscp::dscp_number, protocol::protocol_number},
+    names::Prefix,
     view::{
-        By, Condition, FLOW, Measure, Of, Side, Unpackable, Values, View,
-        field::{self, ECN, TCP_FLAGS},
+        Condition, FLOW, KeyLayout, Measure, Side, Unpackable, Values, View,
+        field::{self, Comparison, FIELDS, FieldRow, Source},
     },
 };
 
@@ -27,7 +27,7 @@ const ALIASES: [(&str, &[&str]); 3] = [
     ("service", &["proto", "port"]),
 ];
 
-/// All valid views.
+/// Reads the section `views`. Leaves out views with mistakes.
 pub(super) fn views(field: &Field<'_>, defaults: &Config) -> Option<Vec<View>> {
     let mut taken: Vec<(Field<'_>, View)> = Vec::new();
     for field in field.list(VIEWS_MAX, "[{name: web, match: {dst_port: 443}, by: [src_ip], measure: bytes}]")? {
@@ -100,13 +100,16 @@ const fn errors(measure: &Measure, has_one_row: bool, defaults: &Estimates) -> (
 /// Reads a name for reports, with this range of bytes.
 pub(super) fn view_name(field: &Field<'_>, bytes: RangeInclusive<usize>) -> Option<String> {
     let name = field.text()?;
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if bytes.contains(&name.len()) && name.chars().all(is_plain) {
         return Some(name.to_owned());
     }
     let (min, max) = bytes.into_inner();
     field.refuse(format!("{:?} is not a valid name: {min} to {max} letters, digits, _, - and .", short(name)));
     None
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-.".contains(c)
 }
 
 /// Checks the combinations of settings.
@@ -129,7 +132,7 @@ fn check(view: &View, by: &Field<'_>, per: Option<&Field<'_>>) {
     }
     let interface = view.per_interface.then_some(F::Interface);
     let all: Vec<F> = view.by.iter().copied().chain(interface).collect();
-    match By::new(&all, SLOTS_MAX) {
+    match KeyLayout::new(&all, SLOTS_MAX) {
         Ok(_) => (),
         Err(Unpackable::Addresses) => by.refuse("a key has at most two addresses"),
         Err(Unpackable::Bits(bits)) => {
@@ -187,8 +190,8 @@ fn check_new_flows(view: &View, at: &Field<'_>, [by, conditions, per]: [Option<&
     if let Some(field) = view.by.iter().find(|field| !field.is_of_flow()) {
         by.unwrap_or(at).refuse(differs(field.name()));
     }
-    if let Some(condition) = view.conditions.iter().find(|condition| !condition.is_of_flow()) {
-        conditions.unwrap_or(at).refuse(differs(condition.key));
+    if let Some(condition) = view.conditions.iter().find(|condition| !condition.field.is_of_flow()) {
+        conditions.unwrap_or(at).refuse(differs(condition.field.name()));
     }
 }
 
@@ -237,7 +240,7 @@ fn measure(field: &Field<'_>) -> Option<Measure> {
                         f.refuse("names no field");
                     } else if has_host {
                         f.refuse("`host` is two addresses of each record: count `src_ip` or `dst_ip`");
-                    } else if let Err(why) = By::new(of, SLOTS_MAX) {
+                    } else if let Err(why) = KeyLayout::new(of, SLOTS_MAX) {
                         f.refuse(match why {
                             Unpackable::Addresses => "at most two addresses".to_owned(),
                             Unpackable::Bits(bits) => format!("these fields take {bits} bits, of 63 at most"),
@@ -283,70 +286,34 @@ fn conditions(field: &Field<'_>, config: &Config) -> Option<Vec<Condition>> {
     Some(conditions)
 }
 
-/// All ports.
-const PORTS: RangeInclusive<u32> = 0..=u16::MAX as u32;
-
-type Read = fn(&Field<'_>, &Config) -> Option<(Vec<String>, Values)>;
-
-/// The keys of `match`.
-const CONDITIONS: [(&str, Read); 22] = [
-    ("src_ip", |f, _| prefixes(f, Side::Src)),
-    ("dst_ip", |f, _| prefixes(f, Side::Dst)),
-    ("host", |f, _| prefixes(f, Side::Host)),
-    ("src_port", |f, _| ranges(f, Of::SrcPort, PORTS, "port")),
-    ("dst_port", |f, _| ranges(f, Of::DstPort, PORTS, "port")),
-    ("port", |f, _| ranges(f, Of::Port, PORTS, "port")),
-    ("proto", |f, _| numbers(f, Of::Proto, "protocol such as tcp, udp, icmp or 47", protocol)),
-    ("ip_version", |f, _| {
-        numbers(f, Of::IpVersion, "IP version: 4 or 6", |text| match text {
-            "4" => Some(0),
-            "6" => Some(1),
-            _ => None,
-        })
-    }),
-    ("fragment", |f, _| numbers(f, Of::Fragment, "answer: true or false", |text| text.parse().ok().map(bool::into))),
-    ("interface", |f, _| interfaces(f)),
-    ("direction", |f, _| Some((vec![f.plain()?], Values::Direction(f.choice(&WAYS)?)))),
-    ("vlan", |f, _| ranges(f, Of::Vlan, 0..=4095, "VLAN")),
-    ("dscp", |f, _| {
-        numbers(f, Of::Dscp, "code point: 0 to 63, or a name such as ef, af41, cs6", |text| {
-            dscp_number(text).or_else(|| text.parse().ok().filter(|number| *number < 64))
-        })
-    }),
-    ("ecn", |f, _| numbers(f, Of::Ecn, "value: not-ect, ect0, ect1 or ce", |text| named(text, &ECN))),
-    ("tcp_flags", |f, _| {
-        numbers(f, Of::TcpFlags, "TCP flag: fin, syn, rst, psh, ack, urg, ece or cwr", |text| {
-            TCP_FLAGS.iter().position(|(name, _)| *name == text).map(|bit| bit as u8)
-        })
-    }),
-    ("src_net", |f, config| networks(f, config, Side::Src)),
-    ("dst_net", |f, config| networks(f, config, Side::Dst)),
-    ("net", |f, config| networks(f, config, Side::Host)),
-    ("src_as", |f, config| systems(f, config, Side::Src)),
-    ("dst_as", |f, config| systems(f, config, Side::Dst)),
-    ("src_country", |f, config| countries(f, config, Side::Src)),
-    ("dst_country", |f, config| countries(f, config, Side::Dst)),
-];
-
 fn read_conditions(s: &mut Section<'_>, config: &Config, is_negated: bool, conditions: &mut Vec<Condition>) {
-    for (key, read) in CONDITIONS {
-        let read = s.field(key).and_then(|field| read(&field, config));
-        conditions.extend(read.map(|(texts, values)| Condition { key, is_negated, texts, values }));
+    for row in FIELDS {
+        let read = s.field(row.name).and_then(|field| condition(row, &field, config));
+        let condition = |(texts, values)| Condition { field: row.field, is_negated, texts, values };
+        conditions.extend(read.map(condition));
     }
-    let scope = s.field("scope").and_then(|f| {
-        numbers(&f, Of::Scope, "scope: in, out, transit or internal", |text| {
-            Scope::ALL.iter().position(|scope| scope.name() == text).map(|nth| nth as u8)
-        })
-    });
-    conditions.extend(scope.map(|(texts, values)| Condition { key: "scope", is_negated, texts, values }));
 }
 
-fn named(text: &str, names: &[(&str, u8)]) -> Option<u8> {
-    names.iter().find(|(name, _)| *name == text).map(|(_, number)| *number)
+/// Reads the values of a condition on a field.
+fn condition(row: &FieldRow, field: &Field<'_>, config: &Config) -> Option<(Vec<String>, Values)> {
+    if matches!(row.source, Some(Source::Systems | Source::Countries)) {
+        check_needs(&[row.field], field, config);
+    }
+    match row.condition {
+        Comparison::Prefixes => prefixes(field),
+        Comparison::Ranges { most, what, read } => ranges(field, most, what, read),
+        Comparison::Numbers { what, read } => numbers(field, what, read).map(with(Values::Numbers)),
+        Comparison::Flags { what, read } => numbers(field, what, read).map(with(Values::Flags)),
+        Comparison::Countries => countries(field),
+        Comparison::Networks => networks(field, config),
+        Comparison::Interfaces => values(field, |item, _| interface_name(item)).map(with(Values::Interfaces)),
+        Comparison::Direction => Some((vec![field.plain()?], Values::Direction(field.choice(&WAYS)?))),
+    }
 }
 
-fn protocol(text: &str) -> Option<u8> {
-    text.parse().ok().or_else(|| protocol_number(text))
+/// Adds the meaning of values to their texts.
+fn with<T>(meaning: fn(Vec<T>) -> Values) -> impl Fn((Vec<String>, Vec<T>)) -> (Vec<String>, Values) {
+    move |(texts, values)| (texts, meaning(values))
 }
 
 /// Reads values: each as written, and as `read` parses it.
@@ -367,47 +334,35 @@ fn values<T>(field: &Field<'_>, mut read: impl FnMut(&Field<'_>, &str) -> Option
     (!values.is_empty()).then_some((texts, values))
 }
 
-fn numbers(field: &Field<'_>, of: Of, what: &str, read: impl Fn(&str) -> Option<u8>) -> Option<(Vec<String>, Values)> {
-    let (texts, numbers) = values(field, |item, text| {
+fn numbers(field: &Field<'_>, what: &str, read: fn(&str) -> Option<u8>) -> Option<(Vec<String>, Vec<u8>)> {
+    values(field, |item, text| {
         let number = read(text);
         if number.is_none() {
             item.refuse(format!("{:?} is not a valid {what}", short(text)));
         }
         number
-    })?;
-    Some((texts, Values::Numbers(of, numbers)))
-}
-
-fn ranges(field: &Field<'_>, of: Of, all: RangeInclusive<u32>, what: &str) -> Option<(Vec<String>, Values)> {
-    ranges_of(field, of, all, what, |text| text.parse().ok())
+    })
 }
 
 /// Reads numbers and ranges of numbers, parsed by `read`.
-fn ranges_of(
-    field: &Field<'_>,
-    of: Of,
-    all: RangeInclusive<u32>,
-    what: &str,
-    read: impl Fn(&str) -> Option<u32>,
-) -> Option<(Vec<String>, Values)> {
+fn ranges(field: &Field<'_>, most: u32, what: &str, read: fn(&str) -> Option<u32>) -> Option<(Vec<String>, Values)> {
     let (texts, ranges) = values(field, |item, text| {
         let range = match text.split_once('-') {
             Some((first, last)) => read(first.trim()).zip(read(last.trim())),
             None => read(text).map(|number| (number, number)),
         };
-        let (min, max) = (all.start(), all.end());
         match range {
             Some((first, last)) if first > last => {
                 item.refuse(format!("the range {text} is reversed: did you mean {last}-{first}?"));
                 None
             }
-            Some((_, last)) if last > *max => {
-                item.refuse(format!("{last} is not a valid {what}: the largest is {max}"));
+            Some((_, last)) if last > most => {
+                item.refuse(format!("{last} is not a valid {what}: the largest is {most}"));
                 None
             }
             None => {
                 item.refuse(format!(
-                    "{:?} is not a valid {what}: expected {min} to {max}, or a range such as 80-90",
+                    "{:?} is not a valid {what}: expected 0 to {most}, or a range such as 80-90",
                     short(text)
                 ));
                 None
@@ -415,10 +370,10 @@ fn ranges_of(
             range => range,
         }
     })?;
-    Some((texts, Values::Ranges(of, ranges)))
+    Some((texts, Values::Ranges(ranges)))
 }
 
-fn prefixes(field: &Field<'_>, side: Side) -> Option<(Vec<String>, Values)> {
+fn prefixes(field: &Field<'_>) -> Option<(Vec<String>, Values)> {
     let (texts, prefixes) = values(field, |item, text| match text.parse::<Prefix>() {
         Ok(prefix) => Some(prefix),
         Err(why) => {
@@ -426,16 +381,11 @@ fn prefixes(field: &Field<'_>, side: Side) -> Option<(Vec<String>, Values)> {
             None
         }
     })?;
-    Some((texts, Values::Prefixes(side, prefixes)))
-}
-
-fn interfaces(field: &Field<'_>) -> Option<(Vec<String>, Values)> {
-    let (texts, names) = values(field, |item, _| interface_name(item))?;
-    Some((texts, Values::Interfaces(names)))
+    Some((texts, Values::Prefixes(prefixes)))
 }
 
 /// Reads names of networks.
-fn networks(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
+fn networks(field: &Field<'_>, config: &Config) -> Option<(Vec<String>, Values)> {
     let (texts, names) = values(field, |item, text| {
         let names = || config.networks.iter().map(|network| network.name.as_str());
         if names().any(|name| name == text) {
@@ -449,21 +399,11 @@ fn networks(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<Strin
         item.refuse(format!("there is no network {:?}: {way_out}", short(text)));
         None
     })?;
-    Some((texts, Values::Networks(side, names)))
-}
-
-/// Reads ASNs, written as `64496` or `AS64496`.
-fn systems(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
-    check_needs(&[field::Field::As(side)], field, config);
-    ranges_of(field, Of::As(side), 0..=u32::MAX, "number of an autonomous system", |text| {
-        let has_prefix = text.get(..2).is_some_and(|prefix| prefix.eq_ignore_ascii_case("as"));
-        if has_prefix { &text[2..] } else { text }.parse().ok()
-    })
+    Some((texts, Values::Networks(names)))
 }
 
 /// Reads countries by their two-letter codes, as in databases.
-fn countries(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<String>, Values)> {
-    check_needs(&[field::Field::Country(side)], field, config);
+fn countries(field: &Field<'_>) -> Option<(Vec<String>, Values)> {
     let (texts, countries) = values(field, |item, text| match text.as_bytes() {
         [first, second] if first.is_ascii_alphabetic() && second.is_ascii_alphabetic() => {
             let number = u16::from_be_bytes([first.to_ascii_uppercase(), second.to_ascii_uppercase()]).into();
@@ -474,17 +414,18 @@ fn countries(field: &Field<'_>, config: &Config, side: Side) -> Option<(Vec<Stri
             None
         }
     })?;
-    Some((texts, Values::Ranges(Of::Country(side), countries)))
+    Some((texts, Values::Ranges(countries)))
 }
 
 /// Checks that the configuration has the names or databases that these fields need.
 fn check_needs(fields: &[field::Field], at: &Field<'_>, config: &Config) {
-    use field::Field as F;
     for field in fields {
-        let missing = match field {
-            F::Net(_) | F::Scope if config.networks.is_empty() => "the names of your networks under `networks:`",
-            F::As(_) if config.geo.asn.is_none() => "a database: `geo: {asn: FILE}`",
-            F::Country(_) if config.geo.country.is_none() => "a database: `geo: {country: FILE}`",
+        let missing = match field.row().source {
+            Some(Source::Networks | Source::OwnNetworks) if config.networks.is_empty() => {
+                "the names of your networks under `networks:`"
+            }
+            Some(Source::Systems) if config.geo.asn.is_none() => "a database: `geo: {asn: FILE}`",
+            Some(Source::Countries) if config.geo.country.is_none() => "a database: `geo: {country: FILE}`",
             _ => continue,
         };
         at.refuse(format!("{field} needs {missing}"));

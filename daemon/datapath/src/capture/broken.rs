@@ -18,17 +18,17 @@ pub struct Broken {
     pub packets: u64,
     /// The offset of the unreadable record from the start of the capture, in bytes, after decompression.
     pub offset: u64,
-    /// What is wrong.
+    /// The mistake at that place.
     pub reason: Reason,
 }
 
-/// What is wrong with a capture.
+/// The ways in which a capture can be broken.
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
     /// The file cannot be opened.
     #[error("cannot open it: {0}")]
     Open(#[source] io::Error),
-    /// Reading failed.
+    /// The operating system could not read the file.
     #[error("cannot read it: {0}")]
     Read(#[from] io::Error),
     /// A compressed file cannot be decompressed.
@@ -52,11 +52,11 @@ pub enum Reason {
     /// The version has been out of use for decades, or the file is random data.
     #[error("{format} version {version} is unknown: weir reads {known}")]
     Version {
-        /// The format's name.
+        /// The name of the format.
         format: &'static str,
         /// The major version that was found.
         version: u16,
-        /// The supported versions.
+        /// The supported versions, for the message.
         known: &'static str,
     },
     /// The file is truncated.
@@ -93,7 +93,7 @@ pub enum Reason {
         grouped(u64::from(*.bytes)), grouped(u64::from(*.largest))
     )]
     BlockLength {
-        /// The block's type.
+        /// The type of the block.
         kind: u32,
         /// The length that it states.
         bytes: u32,
@@ -119,7 +119,7 @@ pub enum Reason {
     /// A packet is from an interface that its section does not describe.
     #[error("the packet is from interface {interface}, but the section describes {described} so far")]
     Interface {
-        /// The interface's index.
+        /// The index of the interface within its section.
         interface: u32,
         /// How many interfaces are described.
         described: usize,
@@ -135,7 +135,7 @@ pub enum Reason {
 /// The part of a file in which it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapturePart {
-    /// pcap's file header.
+    /// The header of a pcap file.
     FileHeader,
     /// A packet's record or block.
     Packet,

@@ -45,14 +45,14 @@ pub struct Split {
     segment: u16,
     /// The length of all headers.
     headers: u16,
-    /// Where the IP header and the TCP header begin.
+    /// The offset of the IP header; `tcp` is that of the TCP header.
     ip: u16,
     tcp: u16,
     /// The most that it can have been, if that is not certain.
     most: Option<(u32, u64)>,
 }
 
-/// What is known about the links of captures.
+/// The facts about the links of captures that tell merged buffers from packets.
 #[derive(Default)]
 pub struct Buffers {
     /// The longest IP packet that certainly is one.
@@ -65,7 +65,7 @@ pub struct Buffers {
 #[derive(Clone, Copy, Debug, Default)]
 struct Connection {
     hash: u64,
-    /// What the end with the lower address asks for, and the other one; 0 if not known.
+    /// The MSS that the end with the lower address asks for, and that of the other end; 0 if unknown.
     mss: [u16; 2],
 }
 
@@ -75,19 +75,19 @@ struct Ip<'a> {
     at: usize,
     /// 0 for IPv4, 1 for IPv6.
     version: usize,
-    /// Its protocol; none for a fragment.
+    /// The protocol of the payload; none for a fragment.
     proto: Option<u8>,
-    /// Where the next header begins.
+    /// The offset of the next header.
     next: usize,
-    /// Whether it has an option that is not on the wire, because its length needs more than 16 bits.
+    /// True if it has an option that is not on the wire, because its length needs more than 16 bits.
     is_jumbogram: bool,
 }
 
 impl Split {
-    /// One packet.
+    /// A single packet, not split.
     pub const NONE: Self = Self { segment: 0, headers: 0, ip: 0, tcp: 0, most: None };
 
-    /// Whether it counts as one, but may be several.
+    /// Returns true if it counts as one packet, but may be several.
     pub const fn is_buffer(&self) -> bool {
         self.segment == 0 && self.most.is_some()
     }
@@ -107,7 +107,7 @@ impl Packet<'_> {
         }
     }
 
-    /// What is not certain about it.
+    /// Returns bounds for the numbers of packets and bytes, if they are uncertain.
     pub fn uncertain(&self) -> Option<Uncertain> {
         let (packets, bytes) = self.split.most?;
         Some(Uncertain { least: self.tally(), most: Tally::new(packets.into(), bytes) })
@@ -248,7 +248,7 @@ impl Buffers {
     }
 }
 
-/// Whether it comes from a loopback interface, which cuts nothing.
+/// Returns true if it comes from a loopback interface, which cuts nothing.
 fn is_loopback(packet: &Packet<'_>) -> bool {
     const NO_ADDRESSES: [u8; 12] = [0; 12];
     packet.link == Link::Loopback || packet.link == Link::Ethernet && packet.captured.starts_with(&NO_ADDRESSES)
@@ -261,7 +261,7 @@ fn may_be_cut(packet: &Packet<'_>, headers: usize, most: u64) -> Split {
     Split { most: Some((u32::try_from(most).unwrap_or(u32::MAX), bytes)), ..Split::NONE }
 }
 
-/// The same for a packet of which not all headers are known.
+/// Bounds the packets in a buffer if not all of its headers are known.
 fn may_be(packet: &Packet<'_>, ip: &Ip<'_>, most: u64) -> Split {
     const HEADERS_MAX: usize = 256;
     may_be_cut(packet, ip.next + HEADERS_MAX, most)

@@ -38,7 +38,7 @@ impl Read for Input {
     }
 }
 
-/// Whether this path means standard input.
+/// Returns true if this path means standard input.
 pub fn is_stdin(path: &Path) -> bool {
     path == Path::new(STDIN)
 }
@@ -53,7 +53,7 @@ pub fn size(files: &[PathBuf]) -> Option<u64> {
     files.iter().map(|file| size_of_file(file)).sum()
 }
 
-/// Whether a file can be reopened with the same content.
+/// Returns true if a file can be reopened with the same content.
 pub(super) fn can_be_read_again(path: &Path) -> bool {
     size_of_file(path).is_some()
 }

@@ -27,7 +27,7 @@ const AF_INET: u8 = 2;
 const AF_INET6: [u8; 4] = [10, 24, 28, 30];
 
 impl LinkType {
-    /// Its name without `LINKTYPE_`, if weir knows it.
+    /// Returns the name without `LINKTYPE_`, if weir knows it.
     pub fn name(self) -> Option<&'static str> {
         let place = NAMES.binary_search_by_key(&self.0, |(number, _)| *number).ok()?;
         Some(NAMES[place].1)
@@ -123,12 +123,12 @@ impl<'a> Opened<'a> {
         u16::from_be_bytes([self.byte(at), self.byte(at + 1)])
     }
 
-    /// What follows so many bytes, which are a header of the link layer. The link type is still unknown.
+    /// Skips so many bytes, which are a header of the link layer. The link type of the rest is still unknown.
     fn after(self, header: usize) -> Self {
         Self { link: Link::Other, captured: self.captured.get(header..).unwrap_or(&[]), ..self }
     }
 
-    /// What follows so many bytes, which were not on the wire.
+    /// Skips so many bytes, which were not on the wire.
     fn after_data(self, header: usize) -> Self {
         let wire_bytes = match self.captured.len() >= header {
             true => self.wire_bytes.saturating_sub(header as u32),
@@ -173,7 +173,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// A Linux cooked packet. For some types of hardware, what looks like an `EtherType` is something else
+    /// A Linux cooked packet. For some types of hardware, the field in place of the `EtherType` is something else
     /// (<https://www.tcpdump.org/linktypes/LINKTYPE_LINUX_SLL.html>). The parser knows these, too; here the packet
     /// becomes one whose link type is not read, so that it is named.
     fn of_known_hardware(self) -> Self {

@@ -35,6 +35,7 @@ mod tests;
 use std::{fs::File, io::Read, ops::Range, path::Path};
 
 use weir_common::packet::Link;
+use weir_system::magic::PCAPNG;
 
 pub use self::broken::{Broken, CapturePart, Reason};
 use self::{
@@ -65,9 +66,9 @@ pub struct Packet<'a> {
     /// Capture time in nanoseconds since the Unix epoch. `None` if the capture has no time (pcapng's simple packet
     /// blocks), or if the time is before 1970 or after July 2554.
     pub time_ns: Option<u64>,
-    /// Whether its time is far from that of the packets around it (see [`strays`]). [`Capture`] does not know.
+    /// True if its time is far from that of the packets around it (see [`strays`]). [`Capture`] does not know.
     pub stray: bool,
-    /// Its link type in the capture.
+    /// The link type that the capture declares.
     pub link_type: LinkType,
     /// The link layer of the first captured bytes; [`Link::Other`] if weir does not read its link type.
     pub link: Link,
@@ -76,11 +77,11 @@ pub struct Packet<'a> {
     pub wire_bytes: u32,
     /// The packets that it has, if it is a buffer of several. [`Capture`] does not know.
     pub split: Split,
-    /// The captured bytes.
+    /// The captured bytes, which may be fewer than the packet had.
     pub captured: &'a [u8],
 }
 
-/// An open capture.
+/// A capture that is being read.
 pub struct Capture<R> {
     file: String,
     buffer: Buffer<R>,
@@ -208,7 +209,7 @@ impl Format {
         if first.is_empty() {
             return Err(Reason::Empty);
         }
-        if first.starts_with(&pcapng::MAGIC) {
+        if first.starts_with(&PCAPNG) {
             return Ok(Self::Pcapng(Pcapng::default()));
         }
         if let Some(magic) = first.first_chunk().and_then(Magic::of) {

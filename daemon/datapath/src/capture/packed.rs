@@ -7,6 +7,7 @@
 use std::io::{BufRead, BufReader, Chain, Cursor, Error, ErrorKind, Read, Result};
 
 use flate2::{Crc, bufread::DeflateDecoder};
+use weir_system::magic::{GZIP, is_zstd};
 
 /// The input again from its start, after [`Unpacked`] has inspected the first bytes.
 type Looked<R> = Chain<Cursor<Vec<u8>>, R>;
@@ -34,7 +35,7 @@ impl<R: Read> Unpacked<R> {
     pub(super) fn new(mut reader: R) -> Result<Self> {
         let mut first = Vec::with_capacity(MAGIC_BYTES);
         reader.by_ref().take(MAGIC_BYTES as u64).read_to_end(&mut first)?;
-        let (is_gzip, is_zstd) = (first.starts_with(&Gunzip::<&[u8]>::MAGIC), is_zstd(&first));
+        let (is_gzip, is_zstd) = (first.starts_with(GZIP), is_zstd(&first));
         let whole = Cursor::new(first).chain(reader);
         if is_gzip {
             return Ok(Self::Gzip(Box::new(Gunzip::new(BufReader::new(whole)))));
@@ -65,11 +66,6 @@ impl<R: Read> Read for Unpacked<R> {
             Self::Zstd(reader) => reader.read(into),
         }
     }
-}
-
-/// Whether a file with these first bytes is compressed by zstd: a frame, or a skippable one (RFC 8878, 3.1).
-fn is_zstd(first: &[u8]) -> bool {
-    matches!(first, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
 /// Limits the number of bytes per read.
@@ -106,8 +102,6 @@ pub(super) struct Gunzip<R> {
 }
 
 impl<R: BufRead> Gunzip<R> {
-    const MAGIC: [u8; 2] = [0x1f, 0x8b];
-
     fn new(reader: R) -> Self {
         Self { member: None, between: Some(reader), check: Crc::new(), damage: None }
     }
@@ -178,7 +172,7 @@ fn skip_header(reader: &mut impl BufRead) -> Result<()> {
     const NAME: u8 = 1 << 3;
     const COMMENT: u8 = 1 << 4;
     let [first, second, method, flags, ..] = bytes::<10>(reader)?;
-    if [first, second] != Gunzip::<&[u8]>::MAGIC || method != DEFLATE {
+    if [first, second] != GZIP || method != DEFLATE {
         return Err(Error::new(ErrorKind::InvalidData, "the data that follows is not gzip"));
     }
     if flags & EXTRA != 0 {

@@ -32,7 +32,7 @@ pub struct Waiting {
 }
 
 impl PacketBuffer {
-    /// Adds a packet.
+    /// Copies a packet into the buffer.
     pub fn push(&mut self, packet: &Packet<'_>) {
         let waiting = Waiting::new(packet);
         self.bytes += waiting.bytes();
@@ -70,14 +70,13 @@ impl PacketBuffer {
         self.packets.first_key_value().map(|((time_ns, _), _)| *time_ns)
     }
 
-    /// Whether there is no room for another packet.
+    /// Returns true if there is no room for another packet.
     pub const fn is_full(&self) -> bool {
         self.bytes >= BYTES_MAX
     }
 }
 
 impl Waiting {
-    /// Copies a packet.
     pub(super) fn new(packet: &Packet<'_>) -> Self {
         let captured = packet.captured;
         Self { packet: Packet { captured: &[], ..*packet }, captured: captured[..captured.len().min(REACH_MAX)].into() }

@@ -2,6 +2,8 @@
 
 use std::io::Read;
 
+use weir_system::magic::{PCAP_MICROSECONDS, PCAP_MODIFIED, PCAP_NANOSECONDS};
+
 use super::{
     Buffer, CapturePart, Located, PACKET_BYTES_MAX, Reason,
     link::LinkType,
@@ -24,7 +26,7 @@ pub(super) struct Pcap {
 #[derive(Clone, Copy)]
 enum Lengths {
     CapturedFirst,
-    /// Before version 2.3, and in DG/UX's version 543.0.
+    /// The original length comes first: before version 2.3, and in DG/UX's version 543.0.
     OriginalFirst,
     /// Version 2.3 exists with both orders: the smaller length is the captured one.
     SmallerIsCaptured,
@@ -41,14 +43,11 @@ pub(super) struct Magic {
 impl Magic {
     /// The magic of a pcap file with these first bytes; `None` if it is not a pcap file.
     pub(super) fn of(first: &[u8; 4]) -> Option<Self> {
-        const MICROSECONDS: u32 = 0xa1b2_c3d4;
-        const NANOSECONDS: u32 = 0xa1b2_3c4d;
-        const MODIFIED: u32 = 0xa1b2_cd34;
         [Little, Big].into_iter().find_map(|order| {
             let (ns_per_tick, record_header_bytes) = match order.u32(*first) {
-                MICROSECONDS => (1_000, RECORD_HEADER_BYTES),
-                NANOSECONDS => (1, RECORD_HEADER_BYTES),
-                MODIFIED => (1_000, MODIFIED_RECORD_HEADER_BYTES),
+                PCAP_MICROSECONDS => (1_000, RECORD_HEADER_BYTES),
+                PCAP_NANOSECONDS => (1, RECORD_HEADER_BYTES),
+                PCAP_MODIFIED => (1_000, MODIFIED_RECORD_HEADER_BYTES),
                 _ => return None,
             };
             Some(Self { order, ns_per_tick, record_header_bytes })

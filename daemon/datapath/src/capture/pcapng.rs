@@ -13,12 +13,12 @@ use super::{
     order::Order::{self, Big, Little},
 };
 
-/// The block type of a section header, with which a pcapng file starts. It is the same in both byte orders.
-pub(super) const MAGIC: [u8; 4] = kind::SECTION.to_be_bytes();
-
-/// Block types.
+/// The types of blocks that weir reads.
 mod kind {
-    pub const SECTION: u32 = 0x0a0d_0d0a;
+    use weir_system::magic::PCAPNG;
+
+    /// A section header. Its type reads the same in both byte orders.
+    pub const SECTION: u32 = u32::from_be_bytes(PCAPNG);
     pub const INTERFACE: u32 = 1;
     /// An obsolete block: a 16-bit interface and a drop count replace the 32-bit interface of an enhanced block.
     pub const PACKET: u32 = 2;
@@ -55,7 +55,7 @@ enum Resolution {
     Coarse(u64),
     /// 10^-n, less than a nanosecond: ticks are divided by this number.
     Fine(u64),
-    /// 2^-n.
+    /// The unit is 2^-n seconds.
     Binary(u8),
 }
 

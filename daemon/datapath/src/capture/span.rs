@@ -1,8 +1,8 @@
 //! The time that a capture covers, and its packets outside of it.
 //!
 //! A pause belongs to the time of a capture, and so does a second capture from another day. But a few packets before or
-//! after all others, by more than all others cover, are strays as well: nobody can tell whether there was a pause or a
-//! wrong clock, and the time of nearly all packets is what a rate needs.
+//! after all others, by more than all others cover, are strays as well. There is no way to tell a pause from a wrong
+//! clock, and a rate needs the time of nearly all packets.
 
 /// How much earlier than the packets before it a packet may be without being far, in nanoseconds: it is out of order.
 pub const BEHIND_NS: u64 = 60_000_000_000;
@@ -28,11 +28,11 @@ pub(super) struct Times {
 /// Packets and their earliest and latest time, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// How many packets.
+    /// The number of packets.
     pub packets: u64,
-    /// The earliest time.
+    /// The earliest time of a packet.
     pub first_ns: u64,
-    /// The latest time.
+    /// The latest time of a packet.
     pub last_ns: u64,
 }
 
@@ -58,7 +58,7 @@ impl Stretch {
         }
     }
 
-    /// Whether these are few packets, and farther from all others than those are from each other.
+    /// Returns true if these are few packets, and farther from all others than those are from each other.
     fn is_outside(self, others: Self, gap_ns: u64) -> bool {
         let length_ns = others.last_ns - others.first_ns;
         let times = if gap_ns >= NO_PAUSE_NS { SEVERAL } else { MANY };
@@ -79,13 +79,13 @@ impl Times {
         }
     }
 
-    /// Adds a packet.
+    /// Adds the time of a packet.
     #[inline]
     pub(super) fn add(&mut self, time_ns: u64, stray: bool) {
         Stretch::at(time_ns).join(if stray { &mut self.strays } else { &mut self.open });
     }
 
-    /// Whether so many packets at the end of a capture are outside of the time of all others.
+    /// Returns true if so many packets at the end of a capture are outside of the time of all others.
     pub(super) fn are_outside(&self, time_ns: u64, packets: u64) -> bool {
         let Some(all) = self.stretches.iter().copied().chain(self.open).reduce(Stretch::and) else { return false };
         let gap_ns = time_ns.saturating_sub(all.last_ns).max(all.first_ns.saturating_sub(time_ns));
@@ -168,12 +168,14 @@ mod tests {
         Stretch { packets, first_ns, last_ns }
     }
 
-    /// What these stretches of packets cover, each with a packet a second.
+    /// Returns the time that these stretches of packets cover, each with a packet a second.
     fn covered(stretches: &[(u64, u64)]) -> Covered {
         let mut times = Times::default();
         for (start_ns, packets) in stretches {
             times.begin();
-            (0..*packets).for_each(|nth| times.add(start_ns + nth * SECOND, false));
+            for nth in 0..*packets {
+                times.add(start_ns + nth * SECOND, false);
+            }
         }
         times.covered()
     }

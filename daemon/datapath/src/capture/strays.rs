@@ -1,7 +1,7 @@
 //! Finds the strays of a capture: packets whose time is far from that of the packets around them, because a clock was
 //! wrong.
 //!
-//! The time of a capture is what most of its packets say. A packet that is far from the ones before it waits, and the
+//! The majority of packets decide the time of a capture. A packet that is far from the ones before it waits, and the
 //! packets that follow it decide: time has moved on, or back, if `QUORUM` of them agree with it before as many
 //! disagree; otherwise it is a stray. At the end of a capture, those that are left decide; a few of them, far from all
 //! others, are strays, too (see [`span`](super::span)).
@@ -24,7 +24,7 @@ const QUORUM: u32 = 100;
 /// At most this many packets are read ahead: both sides may have one less than they need.
 const AHEAD_MAX: usize = 2 * QUORUM as usize;
 
-/// A capture whose strays are known.
+/// A capture that marks its strays.
 pub(super) struct Settled<R> {
     capture: Capture<R>,
     /// The next packets, as far as they were read ahead.
@@ -116,7 +116,7 @@ impl<R: Read> Settled<R> {
         let Some(at_ns) = time_ns else { return Ok(Some(Next { time_ns, stray: false })) };
         let now_ns = match self.now_ns.filter(|now_ns| is_near(at_ns, *now_ns)) {
             Some(now_ns) => now_ns.max(at_ns),
-            None if self.is_confirmed(at_ns) => {
+            None if self.confirm(at_ns) => {
                 self.times.begin();
                 at_ns
             }
@@ -126,8 +126,8 @@ impl<R: Read> Settled<R> {
         Ok(Some(Next { time_ns, stray: false }))
     }
 
-    /// Whether the packets that follow the next one say that time has moved to there.
-    fn is_confirmed(&mut self, at_ns: u64) -> bool {
+    /// Reads ahead. Returns whether the packets that follow the next one say that time has moved to there.
+    fn confirm(&mut self, at_ns: u64) -> bool {
         let now_ns = self.now_ns;
         let agrees = |other_ns: u64| match now_ns {
             Some(now_ns) if at_ns < now_ns => other_ns < now_ns.midpoint(at_ns),
@@ -258,7 +258,7 @@ mod tests {
             [steady(START, 1_000), steady(START + 2 * DAY, 25)].concat(),
             [steady(START, 1_000), steady(START - 2 * DAY, 1_000)].concat(),
             (0..500).map(|nth| START + nth * 15 * SECOND).collect(),
-            // Two taps, one of which is late.
+            // Two taps, the second of which is late.
             (0..5_000).map(|nth| START + nth * SECOND / 100 - (nth % 2) * 15 * SECOND).collect(),
             vec![START],
             vec![],

@@ -219,7 +219,7 @@ impl Links {
     }
 
     /// Notes that the link at this hook of an interface could not be taken over.
-    pub fn is_broken(&mut self, hook: Hook, ifindex: u32) {
+    pub fn note_broken(&mut self, hook: Hook, ifindex: u32) {
         self.broken.push((hook, ifindex));
     }
 

@@ -10,30 +10,30 @@ use crate::syscall::Hook;
 pub enum Name {
     /// A link: a program on an interface.
     Link {
-        /// The hook.
+        /// The hook of the program.
         hook: Hook,
-        /// The interface's index.
+        /// The index of the interface.
         ifindex: u32,
         /// The inode of its network namespace.
         network: u64,
     },
-    /// What a generation has reported so far.
+    /// The counters that a generation has reported so far.
     HandoverState(u32),
     /// The flows that a generation has seen, if it ended normally.
     Seen(u32),
     /// Records that a generation had read but not reported, if it ended normally.
     Records(u32),
-    /// The program `flush`.
+    /// The program `flush` of a generation.
     Flush(u32),
-    /// The map `CPUS`.
+    /// The map `CPUS` of a generation.
     Cpus(u32),
-    /// The map `HANDED_OVER`.
+    /// The map `HANDED_OVER` of a generation.
     HandedOver(u32),
     /// The ring of a CPU.
     Ring {
-        /// The generation.
+        /// The generation of weir that created it.
         generation: u32,
-        /// The CPU.
+        /// The CPU that writes to it.
         cpu: u32,
     },
 }

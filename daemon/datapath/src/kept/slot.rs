@@ -9,27 +9,27 @@ use crate::tap::LinkAddress;
 /// The number of words in the counters of an interface.
 const WORDS: usize = size_of::<Counters>() / 8;
 
-/// One slot of the datapath.
+/// The state of a slot of the datapath, for the next weir.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct SlotState {
-    /// Its number.
+    /// The number of the slot.
     pub slot: usize,
-    /// The interface's name.
+    /// The name of the interface.
     pub name: String,
-    /// The direction.
+    /// The measured direction.
     pub way: Way,
     /// The interface's index, while it is attached.
     pub ifindex: Option<u32>,
-    /// Its link address, while it is attached, if it has one.
+    /// The link address, while the interface is attached, if it has one.
     #[serde(default)]
     pub address: Option<LinkAddress>,
     /// The interface's own count of this direction when it was last read, shortly before the end of the last window.
     pub own: Option<u64>,
-    /// The same count in bytes.
+    /// The bytes of these packets.
     #[serde(default)]
     pub own_bytes: Option<u64>,
-    /// What weir's program had counted before and after that: packets, their bytes, and packets that were merged into
-    /// an earlier one. Unknown for a packet socket, which ends with its weir.
+    /// The counts of weir's program before and after that: packets, their bytes, and packets that were merged into an
+    /// earlier one. Unknown for a packet socket, which ends with its weir.
     #[serde(default)]
     pub seen: Option<[[u64; 3]; 2]>,
     /// Packets and bytes that weir has missed in the window that is open, and how many more there may be. They are not
@@ -39,22 +39,22 @@ pub struct SlotState {
     /// The interfaces that it measured and that have vanished, the latest last.
     #[serde(default)]
     pub away: Vec<Away>,
-    /// Its counters in all reports so far, as [`words`].
+    /// The counters in all reports so far, as [`words`].
     pub reported: Vec<u64>,
 }
 
 /// An interface that has vanished and may come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Away {
-    /// Its index.
+    /// The index of the interface.
     pub ifindex: u32,
-    /// Its link address, if it has one.
+    /// The link address, if it has one.
     pub address: Option<LinkAddress>,
-    /// Whether it is known to have moved to another network namespace. Otherwise it may have been deleted.
+    /// True if it is known to have moved to another network namespace. Otherwise it may have been deleted.
     pub has_moved: bool,
-    /// Its own packets and bytes when both counts were last compared, at least and at most.
+    /// The interface's own packets and bytes when both counts were last compared, at least and at most.
     pub own: [[u64; 2]; 2],
-    /// What weir has counted of it after that, at least and at most, as in [`SlotState::seen`].
+    /// The packets of it that weir has counted after that, at least and at most, as in [`SlotState::seen`].
     pub later: [[u64; 3]; 2],
     /// The packets and bytes before that which weir has not seen, and how many more there may be. They are not declared
     /// yet.
@@ -73,7 +73,7 @@ impl SlotState {
         Some(Tally::new(self.own?, self.own_bytes?))
     }
 
-    /// Its counters in all reports so far; `None` if they have another number of words.
+    /// Returns the counters in all reports so far; `None` if they have another number of words.
     pub fn reported(&self) -> Option<Counters> {
         let words: [u64; WORDS] = self.reported.as_slice().try_into().ok()?;
         Some(zerocopy::transmute!(words))

@@ -20,7 +20,8 @@ use super::name::Name;
 /// would then close the descriptor.
 const UNWATCHED: NotifyState<'_> = NotifyState::Custom("FDPOLL=0");
 
-/// Whether there is a store. systemd reports its size from version 254 on; older versions simply accept descriptors.
+/// Returns true if there is a store. systemd reports its size from version 254 on; older versions simply accept
+/// descriptors.
 pub fn is_there() -> bool {
     env::var_os("NOTIFY_SOCKET").is_some() && env::var("FDSTORE").map_or(true, |most| most != "0")
 }

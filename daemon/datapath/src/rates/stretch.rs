@@ -16,12 +16,12 @@ const STRETCHES_MAX: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stretches(Vec<Stretch>);
 
-/// A stretch.
+/// Consecutive seconds that have rates.
 #[derive(Clone, Debug)]
 pub(super) struct Stretch {
-    /// Its first second, which may be incomplete.
+    /// The first second, which may be incomplete.
     pub(super) first: (u64, Tally),
-    /// Its last second, and the rates of all others than the first.
+    /// The last second, and the rates of all others than the first.
     pub(super) others: Option<(u64, Box<Rates>)>,
     of_others: Tally,
 }
@@ -50,12 +50,12 @@ impl Stretches {
 }
 
 impl Stretch {
-    /// Its last second.
+    /// Returns the last second.
     pub(super) fn last(&self) -> u64 {
         self.others.as_ref().map_or(self.first.0, |(last, _)| *last)
     }
 
-    /// All its packets.
+    /// Returns the sum of all packets.
     pub(super) fn all(&self) -> Tally {
         [self.first.1, self.of_others].into_iter().sum()
     }

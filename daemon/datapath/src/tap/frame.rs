@@ -19,15 +19,15 @@ pub type Scratch = [u8; REACH_MAX];
 /// The data that the socket reports about a buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame<'a> {
-    /// Its first bytes.
+    /// The first bytes, as many as the socket copied.
     pub bytes: &'a [u8],
-    /// Its full length in bytes.
+    /// The full length in bytes.
     pub length: u32,
     /// The outer VLAN tag, if it is not in `bytes`.
     pub vlan: Option<[u8; VLAN_BYTES]>,
     /// Payload bytes of each packet that an offload merged; 0 if the buffer is a single packet.
     pub segment: u16,
-    /// Whether the packets are fragments of one UDP packet.
+    /// True if the packets are fragments of one UDP packet.
     pub fragments: bool,
     /// The protocol of the innermost transport header and its offset in `bytes`, if the kernel reports them.
     pub transport: Option<(u8, usize)>,

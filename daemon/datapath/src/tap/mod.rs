@@ -31,7 +31,7 @@ use weir_config::{Interface, Mode, limits::TAPS_MAX, slots};
 use weir_system::waker::Waker;
 
 pub use self::{
-    own::{LinkAddress, OWN_BYTES, OWN_MAX, Own},
+    own::{LinkAddress, OWN_MAX, Own, memory},
     socket::{PacketSocket, Target},
     tapped::{Feeding, Tapped, wait},
 };
@@ -39,7 +39,7 @@ use super::error::KernelError;
 
 /// A command to the reader of a tap.
 pub enum Command {
-    /// Measure this tap.
+    /// Begin to measure this tap.
     Open(Box<Tapped>),
     /// Measure the packets that the tap of this slot has seen so far, and close it.
     Close(u8),
@@ -49,7 +49,7 @@ pub enum Command {
 pub struct ReaderCommands {
     /// The commands, in order.
     pub commands: Receiver<Command>,
-    /// Wakes the reader.
+    /// Wakes the reader, so that it looks for commands.
     pub waker: Waker,
 }
 
@@ -138,7 +138,7 @@ impl Drop for Tap {
     }
 }
 
-/// Whether an eBPF program should measure any of these interfaces.
+/// Returns true if an eBPF program should measure any of these interfaces.
 pub fn needs_programs(interfaces: &[Interface]) -> bool {
     interfaces.is_empty() || interfaces.iter().any(|interface| interface.mode != Mode::AfPacket)
 }
@@ -148,16 +148,19 @@ pub fn count(interfaces: &[Interface], has_programs: bool) -> usize {
     slots(interfaces.iter().filter(|interface| interface.mode == Mode::AfPacket || !has_programs)).min(TAPS_MAX)
 }
 
-/// Whether taps may replace programs that could not be loaded: this process may not use eBPF but may open packet
-/// sockets, and no interface is configured to use a program.
+/// Returns true if taps may replace programs that could not be loaded: this process may not use eBPF but may open
+/// packet sockets, and no interface is configured to use a program.
 pub fn stand_in(error: &KernelError, interfaces: &[Interface]) -> bool {
-    let leaves_it_to_weir = |interface: &Interface| matches!(interface.mode, Mode::Auto | Mode::AfPacket);
     (error.is_not_permitted() || !has_cap_bpf())
         && interfaces.iter().all(leaves_it_to_weir)
         && PacketSocket::is_permitted()
 }
 
-/// Whether this process has the capabilities to load programs.
+fn leaves_it_to_weir(interface: &Interface) -> bool {
+    matches!(interface.mode, Mode::Auto | Mode::AfPacket)
+}
+
+/// Returns true if this process has the capabilities to load programs.
 fn has_cap_bpf() -> bool {
     let either = CapabilitySet::BPF | CapabilitySet::SYS_ADMIN;
     capabilities(None).is_ok_and(|sets| sets.effective.intersects(either))

@@ -6,13 +6,24 @@ use weir_common::{
     flow::Address,
     packet::{Beginning, Link, Tunnels, parse},
 };
+use weir_system::{memory::Part, numbers::mebibytes};
 
 /// The most addresses of either kind that are stored. A packet from any further address counts as forwarded.
 pub const OWN_MAX: usize = 4_096;
 /// The memory of all addresses while they are being replaced, in bytes.
-pub const OWN_BYTES: u64 = (2 * OWN_MAX * (size_of::<Address>() + size_of::<LinkAddress>())) as u64;
+const OWN_BYTES: u64 = (2 * OWN_MAX * (size_of::<Address>() + size_of::<LinkAddress>())) as u64;
 
-/// An Ethernet address.
+/// The memory of packet sockets apart from the readers' sketches: for so many of them, with rings of this size.
+pub fn memory(taps: u64, packet_ring: u64) -> [Part; 2] {
+    let how = format!("{taps} x {}, at most", mebibytes(packet_ring, 1));
+    let own = if taps > 0 { OWN_BYTES } else { 0 };
+    [
+        Part::new("packet sockets' rings", taps * packet_ring, how).if_any(),
+        Part::new("the router's own addresses", own, format!("at most {OWN_MAX} of IP and of links")).if_any(),
+    ]
+}
+
+/// An Ethernet (MAC) address.
 pub type LinkAddress = [u8; 6];
 
 /// The router's own addresses, sorted and without duplicates.
@@ -28,9 +39,9 @@ impl Own {
         Self { addresses: ordered(addresses), links: ordered(links) }
     }
 
-    /// Whether the router itself sends this packet: the source of the outer IP header is one of its addresses. A packet
-    /// that has no source yet (RFC 2131 section 4.1, RFC 4862 section 5.4.2) and a packet that is not IP, such as ARP,
-    /// are not routed. They are the router's if the source in the Ethernet header is.
+    /// Returns true if the router itself sends this packet: the source of the outer IP header is one of its addresses.
+    /// A packet that has no source yet (RFC 2131 section 4.1, RFC 4862 section 5.4.2) and a packet that is not IP, such
+    /// as ARP, are not routed. They are the router's if the source in the Ethernet header is.
     pub fn sends(&self, packet: &Beginning<'_>, link: Link) -> bool {
         match parse(packet, link, Tunnels::Outer).map(|parsed| parsed.key.src_ip()) {
             Ok(source) if !source.is_unspecified() => self.addresses.binary_search(&source.into()).is_ok(),

@@ -48,9 +48,9 @@ const FRAME_ROOM: usize = 256;
 /// The interface that a tap captures.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// Its name.
+    /// The name of the interface.
     pub name: &'a str,
-    /// Its index.
+    /// The index of the interface.
     pub ifindex: u32,
     /// The link layer of its packets.
     pub link: packet::Link,
@@ -104,7 +104,7 @@ impl PacketSocket {
         Ok(Self { socket, blocks, block: 0, cursor: None, queued: 0, read: 0, late: 0, unreadable: 0 })
     }
 
-    /// Whether this process may open packet sockets.
+    /// Returns true if this process may open packet sockets.
     pub fn is_permitted() -> bool {
         unbound().is_ok()
     }
@@ -168,7 +168,7 @@ impl PacketSocket {
         checked(result)?;
         // SAFETY: it has only numbers, either zero or written by the kernel.
         let libc::tpacket_stats_v3 { tp_packets, tp_drops, .. } = unsafe { statistics.assume_init() };
-        // `tp_packets` includes drops.
+        // The kernel includes the drops in `tp_packets`.
         self.queued += u64::from(tp_packets.wrapping_sub(tp_drops));
         Ok(u64::from(tp_drops) + mem::take(&mut self.unreadable))
     }
@@ -238,7 +238,7 @@ fn checked(result: c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The ring's memory.
+/// The memory that the ring shares with the kernel.
 #[derive(Debug)]
 struct Blocks {
     memory: NonNull<u8>,

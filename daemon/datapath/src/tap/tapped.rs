@@ -82,7 +82,7 @@ impl Tapped {
         Self { slot, feeding, link, socket, sizes: Sizes::new(link, mtu), dropped: 0 }
     }
 
-    /// Which of its packets currently feed totals and lists.
+    /// Returns which of its packets currently feed totals and lists.
     pub fn feeds(&self) -> Feeds {
         self.feeding.get()
     }

@@ -1,6 +1,6 @@
 //! Names and values of the exported numbers: the series of the table, as families of Prometheus.
 
-use weir_report::series::{
+use weir_schema::series::{
     Kind, Series, Side, Target, Unit,
     point::{Point, Scalar},
 };
@@ -72,7 +72,7 @@ fn name_of(series: &Series, side: &Side) -> String {
 mod tests {
     use std::collections::HashSet;
 
-    use weir_report::{Distinct, Report, series::table::TABLE};
+    use weir_schema::{Distinct, Report, series::table::TABLE};
 
     use super::{
         super::{sums::Sums, talkers::Talkers},
@@ -80,7 +80,7 @@ mod tests {
     };
 
     fn latest() -> Latest {
-        let report: Report = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+        let report: Report = serde_json::from_str(include_str!("../../../schema/tests/golden/report.json")).unwrap();
         let mut sums = Sums::default();
         sums.add(&report);
         sums.add(&report);
@@ -122,7 +122,7 @@ mod tests {
     fn the_golden_report_is_exported_as_it_was() {
         let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
         let mut latest = latest();
-        // Whether its last digit is read exactly depends on a feature that other crates may switch on.
+        // A feature that other crates may switch on decides if the last digit is read exactly.
         latest.report.interfaces[0].kept = 0.9997;
         let text = write(Some(&latest), Format::OpenMetrics).replacen(version, "version=\"\"", 1);
         assert_eq!(text, include_str!("../../tests/golden/prometheus.txt"), "\n{text}");

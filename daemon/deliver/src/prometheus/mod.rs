@@ -1,4 +1,4 @@
-//! What Prometheus scrapes: the numbers of the last report, and sums over all windows (`prometheus: {listen:
+//! Serves numbers to Prometheus: the numbers of the last report, and sums over all windows (`prometheus: {listen:
 //! ADDRESS}`).
 //!
 //! ```text
@@ -40,8 +40,8 @@ use axum::{
 use tracing::{info, warn};
 use weir_config::Prometheus as Settings;
 use weir_http::{Limits, Server, host};
-use weir_report::{NO_WINDOW, Report};
-use weir_system::{clock, text::with_causes};
+use weir_schema::{NO_WINDOW, Report};
+use weir_system::{clock, memory::Part, text::with_causes};
 
 use self::{
     sums::Sums,
@@ -55,11 +55,12 @@ const LIMITS: Limits = Limits { connections: 16, request: Duration::from_secs(10
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The memory for the keys that `top` exports on a day.
-pub const fn memory_bytes(settings: &Settings) -> u64 {
-    talkers::memory_bytes(settings.top)
+pub fn memory(settings: &Settings) -> Part {
+    let bytes = settings.listen.map_or(0, |_| talkers::memory_bytes(settings.top));
+    Part::new("keys of `prometheus.top`", bytes, "of a day, in three lists").if_any()
 }
 
-/// The coordinator's side.
+/// The coordinator's side of the exporter.
 #[derive(Debug)]
 pub struct Exporter {
     shared: Arc<Shared>,
@@ -71,7 +72,7 @@ pub struct Exporter {
 #[derive(Debug)]
 struct Shared {
     board: Arc<Board>,
-    /// Whether only clients on this machine can connect.
+    /// True if only clients on this machine can connect.
     is_local: bool,
     state: Mutex<LastWindow>,
 }
@@ -125,7 +126,7 @@ impl Exporter {
         drop(before);
     }
 
-    /// Another interval has taken effect.
+    /// Notes that another interval has taken effect.
     pub fn change(&self, interval: Duration) {
         self.shared.lock().interval = interval;
     }
@@ -182,7 +183,7 @@ fn packed(asked: &HeaderMap, content_type: &'static str, body: Vec<u8>) -> Respo
     }
 }
 
-/// Whether a client accepts gzip (RFC 9110 section 12.5.3). An entry for gzip itself overrides `*`.
+/// Returns true if a client accepts gzip (RFC 9110 section 12.5.3). An entry for gzip itself overrides `*`.
 fn takes_gzip(asked: &HeaderMap) -> bool {
     let mut any = false;
     for value in asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_report::{
+use weir_schema::{
     Report,
     series::{
         Kind, Series, Target,
@@ -15,7 +15,7 @@ use super::text::written;
 /// How many interfaces are remembered. Beyond this, those that have been absent from reports longest are forgotten.
 const REMEMBERED_MAX: usize = 512;
 
-/// The sums.
+/// Sums over all windows since weir started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     /// Windows that have ended.
@@ -28,14 +28,14 @@ pub(super) struct Sums {
 
 #[derive(Clone, Debug, Default)]
 struct OfOwner {
-    /// By the index of the part.
+    /// The sums, by the index of their part.
     numbers: Vec<Option<u64>>,
     /// The last window in which the owner appeared.
     last: u64,
 }
 
 impl Sums {
-    /// Adds a window.
+    /// Adds the numbers of a window.
     pub(super) fn add(&mut self, report: &Report) {
         self.windows += 1;
         for series in Series::all(Target::Prometheus).filter(|series| series.kind == Kind::Sum) {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn golden() -> Report {
-        serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap()
+        serde_json::from_str(include_str!("../../../schema/tests/golden/report.json")).unwrap()
     }
 
     /// The sum of a series whose labels begin with `labels`.

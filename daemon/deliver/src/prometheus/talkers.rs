@@ -6,7 +6,8 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use weir_report::{Estimate, Report, series::Kind};
+use weir_config::view::Standard;
+use weir_schema::{Estimate, Report, lists::ListRow, series::Kind};
 
 use super::text::{Page, written};
 
@@ -14,12 +15,12 @@ use super::text::{Page, written};
 const KEYS_PER_ROW: usize = 100;
 const DAY_SECONDS: i64 = 86_400;
 
-/// How many lists have rows here.
-const LISTS: usize = 3;
+/// The lists that have rows here.
+const LISTS: [Standard; 3] = [Standard::Sources, Standard::Destinations, Standard::Services];
 
 /// The memory for the keys of a day, if each list has this many rows.
 pub(super) const fn memory_bytes(rows: usize) -> u64 {
-    (LISTS * KEYS_PER_ROW * rows * size_of::<u64>()) as u64
+    (LISTS.len() * KEYS_PER_ROW * rows * size_of::<u64>()) as u64
 }
 
 /// Chooses the rows of each window.
@@ -31,14 +32,14 @@ pub(super) struct Talkers {
     day: i64,
     /// The hashes of the keys that were exported on this day, of each list, in order. They never grow beyond the size
     /// that they begin with.
-    exported: [Vec<u64>; LISTS],
+    exported: [Vec<u64>; LISTS.len()],
     hashes: RandomState,
 }
 
 /// The rows of a window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
-    /// Each with its labels.
+    /// The rows that are exported, each with its labels.
     chosen: Vec<(String, Estimate)>,
     /// How many are not exported, because there are too many keys.
     left_out: u64,
@@ -48,7 +49,7 @@ pub(super) struct Rows {
 impl Talkers {
     /// Exports this many rows of each list.
     pub(super) fn new(rows: usize) -> Self {
-        let exported = [(); LISTS].map(|()| Vec::with_capacity(KEYS_PER_ROW * rows));
+        let exported = LISTS.map(|_| Vec::with_capacity(KEYS_PER_ROW * rows));
         Self { rows, exported, ..Self::default() }
     }
 
@@ -60,9 +61,9 @@ impl Talkers {
             self.exported.iter_mut().for_each(Vec::clear);
         }
         let mut rows = Rows { is_wanted: self.rows > 0, ..Rows::default() };
-        for (nth, list) in lists(report, self.rows).into_iter().enumerate() {
+        for (nth, list) in lists(report, self.rows).enumerate() {
             for row in list {
-                if self.is_let_through(nth, &row.0) {
+                if self.let_through(nth, &row.0) {
                     rows.chosen.push(row);
                 } else {
                     rows.left_out += 1;
@@ -72,7 +73,8 @@ impl Talkers {
         rows
     }
 
-    fn is_let_through(&mut self, list: usize, labels: &str) -> bool {
+    /// Returns whether the series with these labels is exported. Notes it if it is new and there is room.
+    fn let_through(&mut self, list: usize, labels: &str) -> bool {
         let hash = self.hashes.hash_one(labels);
         let exported = &mut self.exported[list];
         let Err(place) = exported.binary_search(&hash) else { return true };
@@ -84,21 +86,18 @@ impl Talkers {
     }
 }
 
-/// The first rows of the lists by bytes.
-fn lists(report: &Report, rows: usize) -> [Vec<(String, Estimate)>; LISTS] {
-    let sources = report.top.sources.iter().take(rows).map(|of| {
-        let address = of.src_ip.to_string();
-        (written(&[("list", "sources".into()), ("src_ip", (&address).into())]), of.bytes)
-    });
-    let destinations = report.top.destinations.iter().take(rows).map(|of| {
-        let address = of.dst_ip.to_string();
-        (written(&[("list", "destinations".into()), ("dst_ip", (&address).into())]), of.bytes)
-    });
-    let services = report.top.services.iter().take(rows).map(|of| {
-        let port = of.port.to_string();
-        (written(&[("list", "services".into()), ("proto", (&*of.proto).into()), ("port", (&port).into())]), of.bytes)
-    });
-    [sources.collect(), destinations.collect(), services.collect()]
+/// The first rows of the lists by bytes, each with its labels.
+fn lists(report: &Report, rows: usize) -> impl Iterator<Item = Vec<(String, Estimate)>> {
+    let labelled = |list: Standard, row: &ListRow<'_>| {
+        let fields: Vec<_> = row.key.fields().collect();
+        let labels: Vec<_> = [("list", list.name().into())]
+            .into_iter()
+            .chain(fields.iter().map(|(name, value)| (*name, value.as_str().into())))
+            .collect();
+        (written(&labels), row.sums.bytes)
+    };
+    let exported = report.top.lists().into_iter().filter(|list| LISTS.contains(&list.list));
+    exported.map(move |list| list.rows.iter().take(rows).map(|row| labelled(list.list, row)).collect())
 }
 
 impl Rows {
@@ -129,7 +128,7 @@ mod tests {
     use super::{super::text::Format, *};
 
     fn golden() -> Report {
-        serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap()
+        serde_json::from_str(include_str!("../../../schema/tests/golden/report.json")).unwrap()
     }
 
     fn text(rows: &Rows) -> String {

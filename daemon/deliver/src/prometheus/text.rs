@@ -5,11 +5,11 @@
 
 use std::{collections::HashSet, fmt::Write as _};
 
-use weir_report::series::{
+use weir_schema::series::{
     Kind,
     point::{Label, Scalar},
 };
-use weir_system::text::visible;
+use weir_system::text::escape_lines;
 
 /// The format of a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,7 @@ pub(super) enum Format {
 impl Format {
     /// The format for a client, according to its header `Accept`.
     pub(super) fn accepted(accept: &str) -> Self {
-        let named = |part: &str| part.split(';').next().unwrap_or_default().trim() == "application/openmetrics-text";
-        if accept.split(',').any(named) { Self::OpenMetrics } else { Self::Plain }
+        if accept.split(',').any(is_openmetrics) { Self::OpenMetrics } else { Self::Plain }
     }
 
     pub(super) const fn content_type(self) -> &'static str {
@@ -33,6 +32,10 @@ impl Format {
             Self::Plain => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
+}
+
+fn is_openmetrics(part: &str) -> bool {
+    part.split(';').next().unwrap_or_default().trim() == "application/openmetrics-text"
 }
 
 /// A text that is being built.
@@ -101,7 +104,7 @@ impl Page {
         };
     }
 
-    /// The whole text.
+    /// Ends the page and returns its text.
     pub(super) fn finish(mut self) -> String {
         if self.format == Format::OpenMetrics {
             self.text.push_str("# EOF\n");
@@ -122,13 +125,13 @@ pub(super) fn written(labels: &[(&str, Label<'_>)]) -> String {
         text.push_str(if names.is_empty() { "" } else { "," });
         text.push_str(&name);
         text.push_str("=\"");
-        for character in value.text().chars() {
+        // The name of an interface may have control characters.
+        for character in escape_lines(&value.text()).chars() {
             match character {
                 '\\' => text.push_str("\\\\"),
                 '"' => text.push_str("\\\""),
                 '\n' => text.push_str("\\n"),
-                // The name of an interface may contain control characters.
-                other => text.push(visible(other)),
+                other => text.push(other),
             }
         }
         text.push('"');
@@ -139,6 +142,8 @@ pub(super) fn written(labels: &[(&str, Label<'_>)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weir_system::text::is_obeyed;
+
     use super::*;
 
     fn page(format: Format) -> String {
@@ -179,8 +184,8 @@ weir_hit_ratio{x=""} +Inf
         let name = written(&[("interface", "eth0\u{1b}]0;owned\u{7}\u{202e}\r".into())]);
         page.family("weir_seen_packets", Kind::Sum, "packets", "Packets.", [(name, 7_u64)]);
         let text = page.finish();
-        assert!(text.contains("{interface=\"eth0\u{fffd}]0;owned\u{fffd}\u{fffd}\u{fffd}\"} 7"), "{text}");
-        assert!(text.chars().all(|c| !c.is_control() || c == '\n'), "{text:?}");
+        assert!(text.contains("{interface=\"eth0\\\\u{1b}]0;owned\\\\u{7}\\\\u{202e}\\\\r\"} 7"), "{text}");
+        assert!(!text.contains(|c| is_obeyed(c) && c != '\n'), "{text:?}");
     }
 
     #[test]

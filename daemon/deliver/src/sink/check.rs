@@ -1,12 +1,9 @@
 //! Checks whether this machine has the files that sinks need: in `weir check`, at the start and at a reload, before the
 //! first report is sent. If a file is missing, reports wait until it exists.
 
-use std::{fs, os::unix::fs::MetadataExt, path::Path};
+use weir_config as config;
 
-use weir_config::{self as config, Target, is_credential_of_service};
-use weir_system::folder;
-
-use super::{Http, OpenError};
+use super::{OpenError, open::make};
 
 /// Everything that is wrong, each with its setting.
 ///
@@ -17,54 +14,15 @@ pub fn check(sinks: &[config::Sink]) -> Result<Vec<String>, OpenError> {
     let mut wrong = Vec::new();
     for (nth, sink) in sinks.iter().enumerate() {
         let place = format!("sinks[{nth}]");
-        let checked = check_one(&sink.target).map_err(|error| error.of(&place))?;
-        wrong.extend(checked.err().map(|error| format!("{place}: {error}")));
+        let made = make(&sink.target, false).map_err(|error| error.of(&place))?;
+        wrong.extend(made.check().err().map(|error| format!("{place}: {error}")));
     }
     Ok(wrong)
 }
 
-/// What is wrong with one sink. This does not prevent its start: files are read again for each request.
-pub(super) fn check_one(target: &Target) -> Result<Result<(), String>, OpenError> {
-    Ok(match target {
-        Target::File(config::File { path, .. }) => check_file(path),
-        Target::Http(settings) | Target::Otlp(settings) => {
-            Http::new(settings)?.check_secrets(is_credential_of_service).map_err(|error| error.to_string())
-        }
-        #[cfg(feature = "nats")]
-        Target::Nats(nats) => {
-            super::Nats::new(nats)?;
-            super::nats::check_secrets(nats)
-        }
-        #[cfg(feature = "kafka")]
-        Target::Kafka(kafka) => {
-            super::Kafka::new(kafka)?;
-            super::kafka::check_secrets(kafka)
-        }
-        _ => Ok(()),
-    })
-}
-
-/// Why reports cannot be appended to this file, as far as weir can tell without creating it.
-fn check_file(path: &Path) -> Result<(), String> {
-    let shown = path.display();
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => {
-            Err(format!("{shown} is a folder: name a file in it, such as {}", path.join("reports.ndjson").display()))
-        }
-        Ok(found) if found.is_file() && found.nlink() > 1 => {
-            Err(format!("{shown} has {} names (hard links): name another file", found.nlink()))
-        }
-        Ok(_) => Ok(()),
-        Err(_) => {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            folder::check(folder.unwrap_or(Path::new(".")))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     use weir_config::Config;
 
@@ -91,6 +49,22 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let of_service = "{type: http, url: 'https://a/', token_file: /run/credentials/weir-none.service/token}";
         assert_eq!(wrong(of_service), "", "the service will have it");
+    }
+
+    #[test]
+    #[cfg(all(feature = "kafka", feature = "nats"))]
+    fn credentials_of_a_service_that_does_not_run_are_no_mistake_in_any_sink() {
+        let of_service = "/run/credentials/weir-none.service/secret";
+        for file in [of_service, "/nowhere/secret"] {
+            let sasl = format!("sasl: {{mechanism: plain, user: weir, password_file: {file}}}");
+            for sink in [
+                format!("{{type: kafka, brokers: [k], tls: {{}}, {sasl}}}"),
+                format!("{{type: nats, url: 'nats://a', token_file: {file}}}"),
+                format!("{{type: otlp, url: 'http://a/v1/metrics', token_file: {file}}}"),
+            ] {
+                assert_eq!(wrong(&sink).is_empty(), file == of_service, "{sink}: {}", wrong(&sink));
+            }
+        }
     }
 
     #[test]

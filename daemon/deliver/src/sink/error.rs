@@ -12,7 +12,7 @@ pub enum OpenError {
     /// The system refused a resource.
     #[error("cannot open the {name} sink")]
     System {
-        /// The sink.
+        /// The name of the sink.
         name: &'static str,
         /// The cause.
         #[source]
@@ -21,7 +21,7 @@ pub enum OpenError {
     /// It is this entry of the configuration.
     #[error("{place}")]
     Of {
-        /// The entry: `sinks[0]`.
+        /// The entry in the configuration: `sinks[0]`.
         place: String,
         /// The cause.
         #[source]
@@ -37,7 +37,7 @@ pub enum OpenError {
     #[cfg(any(feature = "kafka", feature = "nats"))]
     #[error("cannot open the {name} sink")]
     Tls {
-        /// The sink.
+        /// The name of the sink.
         name: &'static str,
         /// The cause.
         #[source]
@@ -50,12 +50,12 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The same, with the entry of the configuration.
+    /// Adds the entry of the configuration to the error.
     pub(super) fn of(self, place: impl Into<String>) -> Self {
         Self::Of { place: place.into(), source: Box::new(self) }
     }
 
-    /// Whether it is a mistake in the configuration.
+    /// Returns true if it is a mistake in the configuration.
     pub fn is_mistake(&self) -> bool {
         match self {
             Self::Http(_) => true,

@@ -18,7 +18,6 @@ mod otlp;
 mod outbox;
 mod privacy;
 mod queue;
-mod same_rows;
 mod stdout;
 
 use std::{
@@ -41,7 +40,7 @@ pub use self::{
     ipfix::Ipfix,
     open::{open, open_webhook},
     outbox::{Outbox, SinkHealth, farewell, finish},
-    privacy::{of_live, of_report},
+    privacy::Copies,
     stdout::Stdout,
 };
 use crate::spool::Item;
@@ -74,6 +73,17 @@ pub trait Sink: Send {
         1 << 20
     }
 
+    /// Checks the files that the sink needs, before the first report. A mistake does not prevent its start, because
+    /// they are read again for each delivery. Those of a service are there only while it runs
+    /// ([`weir_config::is_credential_of_service`]).
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Delivers reports and tombstones, all or none. It may block for as long as the sink's own timeout; after an
     /// error, it is called again with the same reports: [`DeliveryError::Unavailable`].
     fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError>;
@@ -85,7 +95,7 @@ pub enum DeliveryError {
     /// It may work later: the reports are kept and tried again.
     #[error("{message}")]
     Unavailable {
-        /// What went wrong.
+        /// The problem, in words.
         message: String,
         /// How long the sink asks weir to wait.
         after: Option<Duration>,
@@ -134,7 +144,7 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use weir_report::{Encoded, Report};
+    use weir_schema::{Encoded, Report};
 
     use super::*;
 
@@ -151,7 +161,7 @@ mod tests {
     /// The golden report, encoded under another id.
     pub(super) fn encoded(id: &str) -> Encoded {
         let mut report: Report =
-            serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+            serde_json::from_str(include_str!("../../../schema/tests/golden/report.json")).unwrap();
         id.clone_into(&mut report.id);
         Encoded::new(&report)
     }

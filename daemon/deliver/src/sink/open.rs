@@ -3,7 +3,7 @@
 use tracing::warn;
 use weir_config::{self as config, Addresses, Target};
 
-use super::{File, Http, Ipfix, OpenError, Outbox, Rotation, Sink, Stdout, check::check_one};
+use super::{File, Http, Ipfix, OpenError, Outbox, Rotation, Sink, Stdout};
 use crate::spool::root::SpoolRoot;
 
 /// Opens every sink, each on its own threads; its reports wait in `spools`, if that is given. Standard output gets JSON
@@ -21,34 +21,35 @@ pub fn open(sinks: &[config::Sink], spools: Option<&SpoolRoot>, has_tables: bool
 }
 
 fn open_one(sink: &config::Sink, spool: Option<(&SpoolRoot, &str)>, has_tables: bool) -> Result<Outbox, OpenError> {
-    let (name, target): (_, Box<dyn Sink>) = match &sink.target {
+    let target = make(&sink.target, has_tables)?;
+    if let Err(why) = target.check() {
+        warn!(sink = target.name(), "{why}: reports wait until that is fixed");
+    }
+    let name = sink.target.kind();
+    Outbox::start(target, sink.queue, sink.addresses, spool).map_err(|source| OpenError::System { name, source })
+}
+
+/// Makes a sink, without its threads. It opens files and connections when it delivers.
+pub(super) fn make(target: &Target, has_tables: bool) -> Result<Box<dyn Sink>, OpenError> {
+    Ok(match target {
         Target::Stdout => {
-            let opened = Stdout::new(has_tables).map_err(|source| OpenError::System { name: "stdout", source })?;
-            ("stdout", Box::new(opened))
+            Box::new(Stdout::new(has_tables).map_err(|source| OpenError::System { name: "stdout", source })?)
         }
         Target::File(config::File { path, max_size, keep, compress }) => {
             let rotation = max_size.map(|max_size| Rotation { max_size, keep: *keep, compress: *compress });
-            ("file", Box::new(File::new(path, rotation)))
+            Box::new(File::new(path, rotation))
         }
-        Target::Http(settings) => ("http", Box::new(Http::new(settings)?)),
-        Target::Ipfix(ipfix) => ("ipfix", Box::new(Ipfix::new(ipfix))),
+        Target::Http(settings) => Box::new(Http::new(settings)?),
+        Target::Ipfix(ipfix) => Box::new(Ipfix::new(ipfix)),
         #[cfg(feature = "otlp")]
-        Target::Otlp(settings) => ("otlp", Box::new(super::Otlp::new(settings)?)),
-        #[cfg(not(feature = "otlp"))]
-        Target::Otlp(_) => return Err(OpenError::NotBuilt("otlp")),
+        Target::Otlp(otlp) => Box::new(super::Otlp::new(&otlp.0)?),
         #[cfg(feature = "nats")]
-        Target::Nats(nats) => ("nats", Box::new(super::Nats::new(nats)?)),
-        #[cfg(not(feature = "nats"))]
-        Target::Nats(_) => return Err(OpenError::NotBuilt("nats")),
+        Target::Nats(nats) => Box::new(super::Nats::new(nats)?),
         #[cfg(feature = "kafka")]
-        Target::Kafka(kafka) => ("kafka", Box::new(super::Kafka::new(kafka)?)),
-        #[cfg(not(feature = "kafka"))]
-        Target::Kafka(_) => return Err(OpenError::NotBuilt("kafka")),
-    };
-    if let Err(why) = check_one(&sink.target)? {
-        warn!(sink = target.name(), "{why}: reports wait until that is fixed");
-    }
-    Outbox::start(target, sink.queue, sink.addresses, spool).map_err(|source| OpenError::System { name, source })
+        Target::Kafka(kafka) => Box::new(super::Kafka::new(kafka)?),
+        #[cfg(not(all(feature = "kafka", feature = "nats", feature = "otlp")))]
+        not_built => return Err(OpenError::NotBuilt(not_built.kind())),
+    })
 }
 
 /// Opens the webhook, which gets alert messages, on its own thread with its own queue.

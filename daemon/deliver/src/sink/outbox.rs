@@ -7,11 +7,11 @@ use std::{io, sync::Arc, thread, time::Duration};
 use crossbeam::channel;
 use tracing::{info, warn};
 use weir_config::Addresses;
-use weir_report::{Encoded, SinkMetrics};
+use weir_schema::{Encoded, SinkMetrics};
 use weir_system::{privileges, sandbox};
 
 use super::{
-    Sink, now,
+    Copies, Sink, now,
     queue::{Delivery, Queue, Storage, Worker},
 };
 use crate::spool::{Limits, Spool, root::SpoolRoot};
@@ -83,12 +83,19 @@ impl Outbox {
         thread.map(drop)
     }
 
-    /// Takes a report. If too many are waiting, the oldest of them is lost, and counted as lost.
-    pub fn offer(&self, report: Encoded) {
-        self.0.offer(report);
+    /// Takes the copy of a report that the sink may see. If too many are waiting, the oldest of them is lost, and
+    /// counted as lost.
+    pub fn offer_report(&self, copies: &mut Copies<'_>) {
+        self.0.offer(copies.of(self.0.addresses));
     }
 
-    /// Whether the sink has stopped accepting reports for good.
+    /// Takes a message, as [`Outbox::offer_report`] takes a report. What a sink may not see of it is removed when it is
+    /// delivered.
+    pub fn offer(&self, message: Encoded) {
+        self.0.offer(message);
+    }
+
+    /// Returns true if the sink has stopped accepting reports for good.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
@@ -187,4 +194,4 @@ impl SinkHealth {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,13 +1,12 @@
 //! Reports to standard output: one line of JSON each or, for people at a terminal, one screen.
 
 use std::{
-    borrow::Cow,
     fs,
     io::{self, IsTerminal},
     os::fd::{AsFd, OwnedFd},
 };
 
-use weir_report::{FromJson, Report, Style, write_overview};
+use weir_schema::{FromJson, Report, Style, write_overview};
 
 use weir_system::text::escape_json;
 
@@ -22,9 +21,9 @@ const MORE: &str = "live: weir top   all of it: weir report --full";
 pub struct Stdout {
     out: fs::File,
     torn: bool,
-    /// Whether it is a terminal: a closed terminal gives a different error than a closed pipe.
+    /// True for a terminal: a closed terminal gives a different error than a closed pipe.
     is_terminal: bool,
-    /// Whether reports are shown as tables.
+    /// True if reports are shown as tables.
     has_tables: bool,
 }
 
@@ -58,18 +57,17 @@ impl Stdout {
     }
 
     /// The bytes that are written for a report or tombstone.
-    fn shown<'i>(&self, item: &'i Item) -> Cow<'i, [u8]> {
+    fn shown(&self, item: &Item) -> Vec<u8> {
         let line = &item.encoded.line;
         let screen = (self.has_tables && item.is_report).then(|| self.screen(line).ok()).flatten();
         match screen {
-            Some(screen) => Cow::Owned(screen),
-            // A terminal would obey characters in names.
-            None if self.is_terminal => Cow::Owned(escape_json(&String::from_utf8_lossy(line)).into_bytes()),
-            None => Cow::Borrowed(line),
+            Some(screen) => screen,
+            // A terminal would obey characters in names, also one that is the last program of a pipe.
+            None => escape_json(&String::from_utf8_lossy(line)).into_bytes(),
         }
     }
 
-    /// Whether nothing can read the output any more, because the reader of the pipe or the terminal is gone.
+    /// Returns true if nothing can read the output any more, because the reader of the pipe or the terminal is gone.
     fn is_gone(&self, error: &io::Error) -> bool {
         let hung_up = rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO);
         error.kind() == io::ErrorKind::BrokenPipe || self.is_terminal && hung_up
@@ -113,6 +111,19 @@ mod tests {
             stdout.deliver(&report).unwrap();
             assert_eq!(lines.next().unwrap().unwrap().as_bytes(), report[0].encoded.line.trim_ascii_end());
         }
+    }
+
+    #[test]
+    fn a_pipe_gets_no_character_that_a_terminal_obeys() {
+        let (reader, writer) = io::pipe().unwrap();
+        let mut items = parcels([1]);
+        let line = "{\"name\":\"\u{9b}\u{202e}\u{7f}Z\u{fc}rich\"}\n";
+        items[0].encoded.line = line.as_bytes().into();
+        Stdout::from(OwnedFd::from(writer)).deliver(&items).unwrap();
+        let text = io::read_to_string(reader).unwrap();
+        assert_eq!(text, "{\"name\":\"\\u009b\\u202e\\u007fZ\u{fc}rich\"}\n");
+        let [before, after] = [line, &text].map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        assert_eq!(before, after);
     }
 
     #[test]

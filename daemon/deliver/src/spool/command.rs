@@ -7,11 +7,8 @@ use std::{
 
 use jiff::Timestamp;
 use thiserror::Error;
-use weir_report::Tombstone;
-use weir_system::{
-    numbers::grouped,
-    text::{escaped, visible},
-};
+use weir_schema::Tombstone;
+use weir_system::{numbers::grouped, text::escaped};
 
 use super::{
     ANSWER, REPORT_BYTES_MAX,
@@ -28,11 +25,11 @@ pub enum SpoolError {
     /// The system refuses an operation.
     #[error("cannot {what} {}: {error}", path.display())]
     System {
-        /// The operation.
+        /// The operation that failed.
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
     /// Nothing has this name.
@@ -40,15 +37,15 @@ pub enum SpoolError {
     NotThere {
         /// The name that was given.
         name: String,
-        /// Where the spools are.
+        /// The folder of the spools.
         path: PathBuf,
     },
     /// A report cannot be read.
     #[error("{}: {error}", path.display())]
     Damaged {
-        /// Its file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The mistake in the file.
         error: io::Error,
     },
 }
@@ -60,11 +57,11 @@ pub struct Item {
     pub sink: String,
     /// When its window ended.
     pub time: Option<Timestamp>,
-    /// Its id.
+    /// The id of the report or tombstone.
     pub id: String,
     /// Bytes of its file.
     pub bytes: u64,
-    /// What it is: `waits`, `refused`, or the reason of a tombstone.
+    /// The state: `waits`, `refused`, or the reason of a tombstone.
     pub state: String,
     folder: Folder,
     name: Name,
@@ -82,8 +79,8 @@ impl Spools {
         Self { path }
     }
 
-    /// Everything in the spools, one sink after the other, in the order of delivery; or only what these names stand
-    /// for: the folder of a sink, or the id of a report.
+    /// Everything in the spools, one sink after the other, in the order of delivery; or only the entries with these
+    /// names: the folder of a sink, or the id of a report.
     ///
     /// # Errors
     ///
@@ -189,8 +186,7 @@ impl Item {
             Content::Report(stored) => (stored.bytes, "waits".to_owned()),
             Content::Refused(stored) => {
                 let answer = folder.read(&format!("{name}{ANSWER}"), REPORT_BYTES_MAX).unwrap_or_default();
-                let answer: String = String::from_utf8_lossy(&answer).chars().map(visible).collect();
-                (stored.bytes, format!("refused: {answer}"))
+                (stored.bytes, format!("refused: {}", escaped(&String::from_utf8_lossy(&answer))))
             }
             Content::Retry(stored) => (stored.bytes, "waits: it was refused, and is tried again".to_owned()),
             Content::Tombstone(reason) => (0, format!("lost: {}", reason.name())),

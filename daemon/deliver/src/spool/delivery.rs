@@ -1,4 +1,8 @@
 //! Takes reports out of the spool: to the sink, or aside if the sink refuses them.
+//!
+//! A report must not be lost silently at any point, even if the power fails between two system calls. So each step
+//! first writes the new state and then removes the old one. If a crash leaves both, the report may be delivered twice,
+//! and the receiver recognises its id.
 
 use std::{
     collections::BTreeSet,
@@ -7,7 +11,7 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use weir_report::{Encoded, Reason, Tombstone};
+use weir_schema::{Encoded, Reason, Tombstone};
 
 use super::{
     ANSWER, Batch, Item, PART, REFUSED_MAX, REPORT_BYTES_MAX, Spool, State,
@@ -250,7 +254,7 @@ pub(super) fn encoded(tombstone: &Tombstone) -> Encoded {
     Encoded { id: tombstone.id.clone(), line: line.into() }
 }
 
-/// Whether a file is damaged, or cannot be read any more.
+/// Returns true if a file is damaged, or cannot be read any more.
 fn is_damage(error: &io::Error) -> bool {
     // EIO: the disk cannot read it. IsADirectory and ELOOP: a folder or a link is in its place.
     use ErrorKind::{InvalidData, InvalidInput, IsADirectory, UnexpectedEof};

@@ -40,8 +40,8 @@ pub(super) trait Files: Send + Sync {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Whether the folder is still the one that was opened. If not, the next call returns true: from then on the new
-    /// folder counts.
+    /// Returns true if the folder is still the one that was opened. If not, the next call returns true: from then on
+    /// the new folder counts.
     fn is_there(&self) -> bool {
         true
     }
@@ -166,14 +166,17 @@ impl Files for Folder {
 
     fn is_there(&self) -> bool {
         let now = self.opened().ok();
-        let number = |file: &File| file.metadata().ok().map(|data| (data.dev(), data.ino()));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *known, now);
         // This is the first check, or the folder can still not be opened.
-        before.is_none() || before.as_ref().and_then(number) == known.as_ref().and_then(number)
+        before.is_none() || before.as_ref().and_then(identity) == known.as_ref().and_then(identity)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(self.opened()?, name, AtFlags::empty())?)
     }
+}
+
+fn identity(file: &File) -> Option<(u64, u64)> {
+    file.metadata().ok().map(|data| (data.dev(), data.ino()))
 }

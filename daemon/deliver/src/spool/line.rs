@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use weir_report::{Encoded, Ids, Reason};
+use weir_schema::{Encoded, Ids, Reason};
 
 use super::name::{Content, Name, Stored};
 
 /// A file occupies whole blocks, and an empty file occupies space in its directory.
 const BLOCK: u64 = 4096;
 
-/// One waiting entry.
+/// An entry that waits for delivery.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Its place in line.
+    /// The place in line.
     pub number: u64,
     /// When the window of its first report ended, in seconds since 1970.
     pub time: u64,
@@ -50,12 +50,12 @@ impl Entry {
         }
     }
 
-    /// Whether it is a report, and not a tombstone.
+    /// Returns true if it is a report, and not a tombstone.
     pub const fn is_report(&self) -> bool {
         !matches!(self.what, EntryContent::Lost { .. })
     }
 
-    /// Whether it is a report that is only in memory.
+    /// Returns true if it is a report that is only in memory.
     pub const fn is_in_memory(&self) -> bool {
         matches!(self.what, EntryContent::Memory(_))
     }
@@ -75,7 +75,7 @@ pub(super) const fn charge(bytes: u64) -> u64 {
     if bytes == 0 { BLOCK } else { bytes.next_multiple_of(BLOCK) }
 }
 
-/// All waiting entries.
+/// All entries that wait, in the order of delivery.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub entries: VecDeque<Entry>,
@@ -103,7 +103,7 @@ impl Line {
         self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
     }
 
-    /// Whether an entry is in flight.
+    /// Returns true if an entry is in flight.
     pub fn is_sent(&self, entry: &Entry) -> bool {
         self.sent.contains(&entry.number)
     }

@@ -5,7 +5,7 @@
 //! crash while writing leaves a file named `unfinished`. A file that does not match its name costs only that one
 //! report.
 //!
-//! A report that has to be dropped before delivery leaves a [tombstone](weir_report::Tombstone) in its place. So the
+//! A report that has to be dropped before delivery leaves a [tombstone](weir_schema::Tombstone) in its place. So the
 //! reader of the reports knows which ones are missing, and why. Reports that the disk does not accept wait in memory,
 //! by the same rules.
 
@@ -28,7 +28,7 @@ use std::{
 };
 
 use weir_config as config;
-use weir_report::{Encoded, Ids, Reason};
+use weir_schema::{Encoded, Ids, Reason};
 
 use self::{
     files::Files,
@@ -59,7 +59,7 @@ pub struct Limits {
     pub age: Option<Duration>,
     /// How many reports may wait in memory, because the disk does not accept them, in addition to one in flight.
     pub memory: usize,
-    /// Whether a report counts as kept only once it is safely on disk (`fsync`).
+    /// True if a report counts as kept only once it is safely on disk (`fsync`).
     pub sync: bool,
 }
 
@@ -89,12 +89,12 @@ struct State {
     untold: u64,
 }
 
-/// What a spool holds.
+/// The content of a spool, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     /// Reports that wait, on disk and in memory.
     pub reports: u64,
-    /// Of these, those that are only in memory.
+    /// The reports of these that are only in memory.
     pub in_memory: u64,
     /// Bytes on disk, in whole blocks.
     pub bytes: u64,
@@ -111,16 +111,16 @@ pub struct Batch {
     pub parcels: Vec<Item>,
 }
 
-/// One thing to deliver.
+/// A report or tombstone to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its place in line.
+    /// The place in line.
     number: u64,
     /// When the window of its first report ended, in seconds since 1970; the same in every attempt.
     pub time: u64,
-    /// Whether it is a report, and not a tombstone.
+    /// True if it is a report, and not a tombstone.
     pub is_report: bool,
-    /// Its id and its line.
+    /// The id and the line of JSON.
     pub encoded: Encoded,
 }
 
@@ -159,7 +159,7 @@ impl fmt::Debug for Spool {
 }
 
 impl Item {
-    /// Its place in line.
+    /// Returns the place in line.
     pub const fn number(&self) -> u64 {
         self.number
     }
@@ -200,7 +200,7 @@ impl Spool {
         Self { files, limits, state: Mutex::new(state), keeping: Mutex::default(), delivering: Mutex::default() }
     }
 
-    /// Counts what it holds.
+    /// Returns the content in numbers.
     pub fn holding(&self) -> Holding {
         let state = self.state();
         let reports = || state.line.entries.iter().filter(|entry| entry.is_report());
@@ -312,7 +312,6 @@ impl Spool {
             remove_refused(files.as_ref(), &refused);
             return true;
         }
-        let is_file = |entry: &Entry| matches!(entry.what, EntryContent::File(..));
         // If nothing else is left, a report in flight is dropped, too. If it still arrives, its tombstone is removed
         // with it. If it does not, the tombstone names it, and later reports are kept.
         let oldest = state.line.oldest(is_file).or_else(|| state.line.entries.iter().position(is_file));
@@ -474,6 +473,10 @@ impl Spool {
     }
 }
 
+fn is_file(entry: &Entry) -> bool {
+    matches!(entry.what, EntryContent::File(..))
+}
+
 const fn tombstone(reason: Reason) -> Content {
     Content::Tombstone(reason)
 }
@@ -505,7 +508,7 @@ fn remove_refused(files: &dyn Files, name: &Name) {
     let _ = files.remove(&name.to_string());
 }
 
-/// Whether a disk is full.
+/// Returns true if a disk is full.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

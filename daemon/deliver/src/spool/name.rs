@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use weir_report::{Ids, Reason, ids::number};
+use weir_schema::{Ids, Reason, ids::number};
 
 const REPORT: &str = ".json.gz";
 const REFUSED: &str = ".refused";
@@ -20,13 +20,13 @@ const TOMBSTONE: &str = ".tombstone";
 /// The content of a file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Name {
-    /// Its place in line: files are delivered in this order.
+    /// The place in line: files are delivered in this order.
     pub number: u64,
     /// When the window of the first report ended, in seconds since 1970.
     pub time: u64,
-    /// Its reports.
+    /// The reports in the file.
     pub ids: Ids,
-    /// What is in the file.
+    /// The kind of the file's content.
     pub content: Content,
 }
 
@@ -37,18 +37,18 @@ pub(super) enum Content {
     Report(Stored),
     /// A report that the collector has refused.
     Refused(Stored),
-    /// A report that was refused and is to be tried again, at the request of `weir spool retry`.
+    /// A report that was refused and will be tried again, at the request of `weir spool retry`.
     Retry(Stored),
-    /// Nothing: the reports are lost.
+    /// A tombstone: the reports are lost.
     Tombstone(Reason),
 }
 
 /// The bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
-    /// How many.
+    /// The length of the content in bytes.
     pub bytes: u64,
-    /// Their CRC-32 (IEEE 802.3).
+    /// The CRC-32 of the content (IEEE 802.3).
     pub crc: u32,
 }
 

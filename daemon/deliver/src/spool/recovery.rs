@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, io};
 
-use weir_report::Reason;
+use weir_schema::Reason;
 
 use super::{
     ANSWER, Limits, PART, Spool, State, UNFINISHED,
@@ -16,14 +16,14 @@ use super::{
 /// them is dropped.
 const ON_THEIR_WAY: usize = 100;
 
-/// What was found.
+/// The entries that an earlier weir has left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Reports that wait.
     pub reports: u64,
     /// Tombstones that wait.
     pub tombstones: u64,
-    /// Whether a crash left a report half written.
+    /// True if a crash left a report half written.
     pub unfinished: bool,
     /// Files that are not weir's. They are left alone.
     pub foreign: u64,

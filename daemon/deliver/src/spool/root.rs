@@ -169,7 +169,7 @@ fn checksum(target: &str) -> String {
 mod tests {
     use std::{collections::BTreeSet, fs};
 
-    use weir_report::{Encoded, Reason};
+    use weir_schema::{Encoded, Reason};
 
     use super::*;
 

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::reach::{WORST_BYTES, WORST_BYTES_OF_UNION};
 use crate::testing::{Random, add, at, flooded, report, report_of, usual, worst};
 
 const MIB: u64 = 1 << 20;
@@ -22,7 +23,7 @@ fn a_span_has_the_windows_that_it_touches_and_says_what_is_missing() {
             add(&mut windows, &report(nth, &[(1, 10), (2, nth as u64)]));
         }
     }
-    let sum = |range: std::ops::Range<u64>| range.filter(|nth| *nth != 70).map(|nth| 10 + nth).sum::<u64>();
+    let sum = |range: Range<u64>| range.filter(|nth| *nth != 70).map(|nth| 10 + nth).sum::<u64>();
     for (from, to, expected) in
         [(0, 1000, 0..100), (5, 11, 0..2), (10, 20, 1..2), (695, 715, 69..72), (299, 301, 29..31)]
     {
@@ -119,7 +120,7 @@ fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
                 of_source.entry(row.src_ip).or_default().push((nth, row.packets.value));
             }
             add(&mut windows, &report);
-            let bytes = windows.single.bytes() + windows.many.bytes();
+            let bytes = windows.memory();
             assert!(bytes <= memory, "{name}: {bytes} bytes after {nth} windows");
             assert!(windows.single.open().bytes() <= OPEN_MAX);
         }
@@ -173,20 +174,28 @@ fn windows_of_every_length_are_counted_once() {
     }
 }
 
-/// The size of a window and of five minutes in the worst case.
+/// The sizes of windows and of unions, usual and in the worst case.
 #[test]
-fn the_worst_windows_take_no_more_than_planned() {
-    let (mut windows, mut random) = (Windows::new(64 * MIB, Addresses::Full), Random(5));
-    for nth in 0..1440 {
-        add(&mut windows, &worst(nth, &mut random));
+#[expect(clippy::print_stdout, reason = "docs/HISTORY.md says how to print the sizes")]
+fn windows_take_no_more_than_planned() {
+    type Make = fn(i64, &mut Random) -> Report;
+    for (name, make, limits) in [
+        ("worst", worst as Make, [WORST_BYTES, WORST_BYTES_OF_UNION, WORST_BYTES_OF_UNION]),
+        ("usual", usual, [3000, 6000, 6000]),
+    ] {
+        let (mut windows, mut random) = (Windows::new(256 * MIB, Addresses::Full), Random(5));
+        for nth in 0..720 {
+            add(&mut windows, &make(nth, &mut random));
+        }
+        let rings = [&windows.single, &windows.fives.ring, &windows.hours.ring];
+        for ((ring, what), limit) in rings.into_iter().zip(["window", "five minutes", "hour"]).zip(limits) {
+            let blocks: Vec<_> = ring.in_memory(0..u64::MAX, &Time::default()).collect();
+            let kept: usize = blocks.iter().map(|block| block.entries).sum();
+            let bytes = blocks.iter().map(Block::bytes).sum::<usize>() / kept;
+            println!("{name}: {bytes} bytes a {what}");
+            assert!(bytes as u64 <= limit, "{name}: {bytes} bytes a {what}");
+        }
     }
-    let [single, many] = [&windows.single, &windows.many].map(|ring| {
-        let kept = ring.blocks().map(|block| block.index().len()).sum::<usize>();
-        ring.bytes() as usize / kept
-    });
-    assert!(single <= crate::reach::WORST_BYTES as usize, "{single} bytes a window");
-    assert!(many <= crate::reach::WORST_BYTES_OF_MANY as usize, "{many} bytes five minutes");
-    assert!(many as u64 * 288 <= 2 * MIB, "a day of five minutes fits half of the default memory");
 }
 
 #[test]
@@ -286,7 +295,7 @@ fn what_is_missing_within_five_minutes_is_said() {
 fn a_span_says_which_alerts_were_firing_and_which_views_changed() {
     let mut windows = Windows::new(MIB, Addresses::Full);
     let texts = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let view = |question: &str| weir_report::View {
+    let view = |question: &str| weir_schema::View {
         question: Some(question.to_owned()),
         ..report(0, &[]).views.iter().find(|view| view.name == "web_by_server").unwrap().clone()
     };
@@ -296,7 +305,7 @@ fn a_span_says_which_alerts_were_firing_and_which_views_changed() {
         report.alerts = [(20, "flood", "firing"), (60, "scan", "clearing"), (80, "loss", "pending")]
             .into_iter()
             .filter(|(from, ..)| (*from..from + 5).contains(&nth))
-            .map(|(_, rule, state)| weir_report::Alert {
+            .map(|(_, rule, state)| weir_schema::Alert {
                 rule: rule.to_owned(),
                 state: state.to_owned(),
                 ..alert.clone()
@@ -304,7 +313,7 @@ fn a_span_says_which_alerts_were_firing_and_which_views_changed() {
             .collect();
         report.views = vec![view(if nth < 50 { "aa" } else { "bb" })];
         if nth < 10 {
-            report.views.push(weir_report::View { name: "early".to_owned(), ..view("cc") });
+            report.views.push(weir_schema::View { name: "early".to_owned(), ..view("cc") });
         }
         add(&mut windows, &report);
     }

@@ -29,6 +29,7 @@ use weir_config::{
     Estimates,
     view::{Measure, ViewKey},
 };
+use weir_system::memory::Part;
 
 pub use self::{
     candidates::{KEYS_PER_ROW, candidates, rows_of_each},
@@ -61,7 +62,7 @@ pub enum OpenRequest {
 
 /// The content of a worker's answer.
 pub enum Content {
-    /// The largest keys.
+    /// The largest keys of each question.
     Keys(KeysByQuestion),
     /// The numbers of the requested keys.
     Numbers(Box<Numbers>),
@@ -71,11 +72,11 @@ pub enum Content {
 pub struct OpenPart {
     /// The number of the reading, and that of the worker.
     pub of: (u64, usize),
-    /// The answer.
+    /// The content of the answer.
     pub content: Content,
 }
 
-/// Whether the open window has an answer to this question, that is, whether its numbers can be added up.
+/// Returns true if the open window has an answer to this question, that is, if its numbers can be added up.
 pub const fn is_readable(question: &Question) -> bool {
     match question.view.measure {
         Measure::Bytes | Measure::Packets | Measure::NewFlows => {
@@ -85,13 +86,19 @@ pub const fn is_readable(question: &Question) -> bool {
     }
 }
 
-/// The most memory that a reading takes in bytes, without its answer, for shards with these estimates and views, this
-/// many threads and this many interface slots.
-pub fn memory_bytes(estimates: &Estimates, views: &Views, interfaces: usize, threads: usize) -> usize {
+/// The memory of a reading, for shards with these estimates and views, this many threads and this many interface slots,
+/// if its answer takes `report` bytes: as rows, as JSON, and while it is written.
+pub fn memory(estimates: &Estimates, views: &Views, interfaces: usize, threads: usize, report: u64) -> Part {
+    let bytes = reading_bytes(estimates, views, interfaces, threads) as u64 + 3 * report;
+    Part::new("the open window, when read", bytes, "for `weir top` and `weir ask --live`")
+}
+
+/// Returns the memory of a reading without its answer.
+fn reading_bytes(estimates: &Estimates, views: &Views, interfaces: usize, threads: usize) -> usize {
     let (mut keys, mut distinct) = (0, Unique::new(estimates, 0).memory_bytes());
     for question in views.questions.iter().filter(|question| is_readable(question)) {
         let tables = if question.view.per_interface { interfaces } else { 1 };
-        let domain = question.by.domain().unwrap_or(usize::MAX);
+        let domain = question.by.layout.domain().unwrap_or(usize::MAX);
         keys += (ORDERS * KEYS_PER_ROW * rows_of_each(question, tables) * tables).min(domain);
         if let Structure::Unique { error } = question.structure {
             distinct += configured::distinct(error, 0).memory_bytes();

@@ -24,7 +24,7 @@ pub struct Numbers {
     pub plan: Arc<Views>,
     /// The fingerprint of its hash key.
     pub key_id: u64,
-    /// Its exact counters.
+    /// The exact counters of the worker.
     pub edge: Edge,
     /// The sum of the records of each interface slot.
     pub attributed: Box<[Tally]>,
@@ -32,11 +32,11 @@ pub struct Numbers {
     pub total: Tally,
     /// Counts by protocol, scaled by the sampling rates.
     pub protocols: Protocols,
-    /// Distinct counts.
+    /// The distinct counts of the worker.
     pub unique: Unique,
     /// Flows that the filter of seen flows did not know.
     pub new_flows: u64,
-    /// Its numbers for each question.
+    /// The numbers for each question.
     pub views: Vec<ViewNumbers>,
     sampling: Option<(u32, u32)>,
     rate: u32,
@@ -77,7 +77,7 @@ impl Numbers {
         }
     }
 
-    /// Its exact numbers.
+    /// Returns the exact numbers.
     pub fn part(&self) -> WorkerAccount<'_> {
         let &Self { ref edge, ref attributed, total, sampling, rate, is_late, .. } = self;
         WorkerAccount { edge, attributed, total, sampling, rate, is_late }
@@ -94,7 +94,7 @@ impl ViewNumbers {
         let mut by_slot = BTreeMap::new();
         if question.view.per_interface {
             let totals = sketch.totals(&question.by);
-            let slots = keys.iter().filter_map(|key| question.by.slot(key));
+            let slots = keys.iter().filter_map(|key| question.by.layout.slot(key));
             by_slot.extend(slots.map(|slot| (slot, totals.get(slot).copied().unwrap_or_default())));
         }
         Self {

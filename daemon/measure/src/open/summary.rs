@@ -8,7 +8,7 @@ use weir_sketch::{Estimate, HyperLogLog, MergeError};
 use super::{KeysByQuestion, Numbers, is_readable, numbers::ViewNumbers};
 use crate::{
     account::{Account, WorkerAccount},
-    answer::{Answer, Rows, Table, count_new, counted, new_flows, order, parts, rank},
+    answer::{Answer, Largest, Rows, Table, count_new, counted, new_flows, order, parts},
     heavy_hitters::KeyEstimate,
     look_up::{KeyAnswer, KeyOfView, KeyValue, of_interest, of_interfaces},
     new_flows::{FilterState, NewFlows},
@@ -22,13 +22,13 @@ use crate::{
 pub struct OpenSummary {
     /// Every packet seen so far, counted once.
     pub fed: Tally,
-    /// Packets by protocol.
+    /// The number of packets by protocol.
     pub protocols: Protocols<Estimate>,
-    /// Distinct source addresses.
+    /// The number of distinct source addresses.
     pub sources: Estimate,
-    /// Distinct destination addresses.
+    /// The number of distinct destination addresses.
     pub destinations: Estimate,
-    /// Distinct flows.
+    /// The number of distinct flows.
     pub flows: Estimate,
     /// Flows not seen before.
     pub new_flows: NewFlows,
@@ -166,7 +166,12 @@ fn answer(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) ->
     // The bounds of sums are certain, unless packets were left out.
     let is_sure = question.view.measure.is_tally() && uncertainty.sampling.is_none();
     let tables = if is_readable(question) { tables(question, sums, uncertainty) } else { Vec::new() };
-    Answer { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy: None, tables }
+    Answer {
+        confidence: if is_sure { 1.0 } else { uncertainty.confidence },
+        entropy: None,
+        tables,
+        remembered: Vec::new(),
+    }
 }
 
 fn tables(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) -> Vec<Table> {
@@ -179,7 +184,9 @@ fn tables(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) ->
                 Some(slot) => sums.by_slot.get(&slot).copied().unwrap_or_default(),
                 None => sums.total,
             };
-            rank(question, keys().filter(has_some), None, total_of, (&uncertainties, uncertainty))
+            let errors = (&uncertainties, uncertainty);
+            let largest = Largest::of(question, keys().filter(has_some), question.view.top, None, errors);
+            largest.tables(question.reported_rows(largest.count()), total_of)
         }
         Measure::NewFlows => vec![count_new(question, keys().filter(has_some), sums.total, uncertainty)],
         Measure::Flows | Measure::Distinct(_) => {
@@ -190,7 +197,7 @@ fn tables(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) ->
     }
 }
 
-/// Whether a key certainly has something. Only then it has a row.
+/// Returns true if a key certainly has traffic. Only then it has a row.
 const fn has_some(held: &KeyEstimate<ViewKey>) -> bool {
     held.lower.packets > 0
 }

@@ -232,7 +232,7 @@ fn the_memory_of_a_reading_is_planned() {
     let named: usize =
         workers.iter().flat_map(|worker| candidates(&worker.shard)).map(|keys| size_of_val(&keys[..])).sum();
     let of_clients = workers.len() * ASKED_MAX * size_of::<KeyEstimate<ViewKey>>();
-    let planned = memory_bytes(&SETTINGS, workers[0].shard.plan(), 1, workers.len()) - of_clients;
+    let planned = reading_bytes(&SETTINGS, workers[0].shard.plan(), 1, workers.len()) - of_clients;
     assert!(numbers + named <= planned && planned < 3 * (numbers + named), "{numbers} + {named}, {planned} planned");
 }
 

@@ -14,11 +14,8 @@ use weir_common::flow::Address;
 use weir_config::{
     Addresses,
     interface::Way,
-    names::{Facts, Networks, Scope, dscp::dscp_number, protocol::protocol_number},
-    view::{
-        Field, Lengths, Side, ViewKey,
-        field::{ECN, TCP_FLAGS, network},
-    },
+    names::Facts,
+    view::{Field, Lengths, Side, ViewKey, lengths::network},
 };
 
 use super::{Question, Structure, Views};
@@ -34,7 +31,7 @@ pub struct KeyQuery {
     pub of: OfInterface,
 }
 
-/// Which interfaces a query is about.
+/// The interfaces that a query is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfInterface {
     /// The name of an interface; `None` means all.
@@ -84,17 +81,17 @@ impl KeyQuery {
             let known = Self::parse(key, views, interfaces).map_err(|why| format!("{key}: {why}"))?;
             let (shown, hidden): (Vec<_>, Vec<_>) = known.into_iter().partition(|ask| ask.is_shown(views, addresses));
             if shown.is_empty() && !hidden.is_empty() {
-                return Err(format!("{key}: {}", hidden_by(addresses)));
+                return Err(format!("{key}: {}", addresses.refusal()));
             }
             asks.extend(shown);
         }
         Ok(asks)
     }
 
-    /// Whether its key has no more of an address than this.
+    /// Returns true if the key has no more of an address than may be shown.
     fn is_shown(&self, views: &Views, addresses: Addresses) -> bool {
         let Some(Question { by, view, .. }) = views.questions.get(self.view) else { return false };
-        let is_v6 = by.is_v6(&self.key);
+        let is_v6 = by.layout.is_v6(&self.key);
         let like = if is_v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
         view.by.iter().all(|field| match field {
             Field::Ip(_, lengths) => lengths.of(is_v6) <= addresses.bits(like),
@@ -119,20 +116,6 @@ impl KeyQuery {
         }
         if asks.is_empty() { Err(asked.refusal(views)) } else { Ok(asks) }
     }
-}
-
-/// Why a query for a masked address has no answer.
-fn hidden_by(addresses: Addresses) -> String {
-    let [v4, v6] =
-        [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].map(|like: IpAddr| addresses.bits(like));
-    let name = addresses.name();
-    if v4 == 0 {
-        return format!("the configuration has `addresses: {name}`, so weir answers no question about an address");
-    }
-    format!(
-        "the configuration has `addresses: {name}`, so weir answers only questions about networks: of at most {v4} bits \
-         (IPv4) or {v6} bits (IPv6)"
-    )
 }
 
 /// A query, part by part.
@@ -195,7 +178,7 @@ impl<'a> QueryTerms<'a> {
             .iter()
             .map(|part| (part, if part.is_of_either_side() { part.field_on(sides.next()) } else { part.field }))
             .collect();
-        let tells_interfaces = by.slots().is_some();
+        let tells_interfaces = by.layout.slots().is_some();
         let is_known = |(part, field): &(&Term, Field)| {
             let tells_interface = tells_interfaces && matches!(field, Field::Interface | Field::Direction);
             tells_interface || view.by.iter().any(|of| part.is_of(*field, *of))
@@ -211,14 +194,14 @@ impl<'a> QueryTerms<'a> {
                     key.0[2 * addresses..2 * addresses + 2].copy_from_slice(&words);
                     (addresses, is_v6) = (addresses + 1, ip.is_ipv6());
                 }
-                (_, Some(Value::Number(number))) => by.set(&mut key, *of, *number),
+                (_, Some(Value::Number(number))) => by.layout.set(&mut key, *of, *number),
                 (Field::Interface, Some(_)) => {}
                 // Rows omit these fields if they are unknown.
-                (Field::Net(_) | Field::Country(_) | Field::Direction, None) => {}
+                (field, None) if field.row().zero_is_unknown => {}
                 _ => return None,
             }
         }
-        by.set_version(&mut key, is_v6);
+        by.layout.set_version(&mut key, is_v6);
         Some((key, if tells_interfaces { self.of.clone() } else { OfInterface::default() }))
     }
 
@@ -273,7 +256,7 @@ enum Value {
     Address(IpAddr, u8),
     /// The name of an interface.
     Interface(String),
-    /// A number, as [`Field::number`] returns it.
+    /// A number, as it is in a key.
     Number(u64),
 }
 
@@ -297,7 +280,12 @@ impl Term {
         let value = match field {
             Field::Ip(_, lengths) => address(value, field, lengths)?,
             Field::Interface => Value::Interface(value.to_owned()),
-            _ => Value::Number(number(field, value, facts)?),
+            _ => {
+                let number = field.row().parse(value, facts);
+                Value::Number(
+                    number.ok_or_else(|| format!("{value:?} is not a value of {field}{}", field.row().example))?,
+                )
+            }
         };
         Ok(Self { field, value })
     }
@@ -310,7 +298,7 @@ impl Term {
         if let Value::Address(ip, _) = &self.value { Some(ip.is_ipv6()) } else { None }
     }
 
-    /// The same field, on this side.
+    /// Returns the same field on this side.
     fn field_on(&self, side: Option<Side>) -> Field {
         match (self.field, side) {
             (Field::Ip(_, lengths), Some(side)) => Field::Ip(side, lengths),
@@ -318,8 +306,8 @@ impl Term {
         }
     }
 
-    /// Whether it has the value for the field `of` of a key. `field` is its own field. The fields must be equal, or
-    /// both addresses with the same number of bits.
+    /// Returns true if the term gives the value of the field `of` of a key. `field` is the term's own field. The fields
+    /// must be equal, or both addresses with the same number of bits.
     fn is_of(&self, field: Field, of: Field) -> bool {
         match (field, of, &self.value) {
             (Field::Ip(side, _), Field::Ip(of, lengths), Value::Address(ip, length)) => {
@@ -343,10 +331,10 @@ impl Term {
     }
 }
 
-/// An address or a prefix, for a field whose values have these lengths.
+/// Parses an address or a prefix, for a field whose values have these lengths.
 fn address(text: &str, field: Field, lengths: Lengths) -> Result<Value, String> {
     let (ip, length) = text.split_once('/').map_or((text, None), |(ip, length)| (ip, Some(length)));
-    let ip: IpAddr = ip.parse().map_err(|_| format!("{text:?} is no address"))?;
+    let ip: IpAddr = ip.parse().map_err(|_| format!("{text:?} is not an address"))?;
     let (most, of_field) = (Lengths::WHOLE.of(ip.is_ipv6()), lengths.of(ip.is_ipv6()));
     let Some(length) = length else { return Ok(Value::Address(ip, of_field)) };
     let number = length.parse().ok().filter(|length| *length <= most);
@@ -355,65 +343,6 @@ fn address(text: &str, field: Field, lengths: Lengths) -> Result<Value, String> 
         return Err(format!("{field} has prefixes of {of_field} bits, and {text} has others: leave one length out"));
     }
     Ok(Value::Address(ip, length))
-}
-
-/// The number of a value, as [`Field::number`] returns it. An empty value means unknown.
-fn number(field: Field, text: &str, facts: Facts<'_>) -> Result<u64, String> {
-    let lower = text.to_ascii_lowercase();
-    let below = |limit: u64| text.parse().ok().filter(|number| *number < limit);
-    let named =
-        |names: &[(&str, u8)]| names.iter().find(|(name, _)| *name == lower).map(|(_, number)| (*number).into());
-    let number = match field {
-        Field::SrcPort | Field::DstPort | Field::Port => below(1 << 16),
-        Field::Proto => protocol_number(&lower).map(u64::from).or_else(|| below(256)),
-        Field::IpVersion => match text {
-            "4" => Some(0),
-            "6" => Some(1),
-            _ => None,
-        },
-        Field::Fragment => text.parse().ok().map(|is_fragment: bool| is_fragment.into()),
-        Field::Vlan => below(4096),
-        Field::Dscp => dscp_number(&lower).map(u64::from).or_else(|| below(64)),
-        Field::Ecn => named(&ECN).or_else(|| below(4)),
-        Field::TcpFlags => flags(text),
-        Field::Direction if text.is_empty() => Some(0),
-        Field::Direction => (1..).zip(Way::ALL).find(|(_, way)| way.name() == lower).map(|(number, _)| number),
-        Field::Net(_) if text.is_empty() => Some(Networks::NONE.into()),
-        Field::Net(_) => facts.networks.id(text).map(u64::from),
-        Field::As(_) => lower.strip_prefix("as").unwrap_or(&lower).parse().ok().map(|number: u32| number.into()),
-        Field::Country(_) if text.is_empty() => Some(0),
-        Field::Country(_) => match text.to_ascii_uppercase().as_bytes() {
-            letters @ [_, _] => Some(u16::from_be_bytes([letters[0], letters[1]]).into()),
-            _ => None,
-        },
-        Field::Scope => (0..).zip(Scope::ALL).find(|(_, scope)| scope.name() == lower).map(|(number, _)| number),
-        Field::Ip(..) | Field::Interface => None,
-    };
-    number.ok_or_else(|| format!("{text:?} is not a value of {field}{}", example(field)))
-}
-
-/// The flags of these letters, as reports show them.
-fn flags(text: &str) -> Option<u64> {
-    let mut flags = 0;
-    for letter in text.chars() {
-        let bit = TCP_FLAGS.iter().position(|(_, known)| known.eq_ignore_ascii_case(&letter))?;
-        flags |= 1 << bit;
-    }
-    Some(flags)
-}
-
-/// An example of a value, if the field's name does not suggest one.
-const fn example(field: Field) -> &'static str {
-    match field {
-        Field::TcpFlags => ": write the letters of the flags, as SA for SYN and ACK",
-        Field::Direction => ": ingress or egress",
-        Field::Net(_) => ": write the name of a network of the configuration",
-        Field::Scope => ": in, out, transit or internal",
-        Field::Country(_) => ": two letters, as DE",
-        Field::Fragment => ": true or false",
-        Field::IpVersion => ": 4 or 6",
-        _ => "",
-    }
 }
 
 #[cfg(test)]
@@ -435,7 +364,7 @@ mod tests {
     fn asked(text: &str, views: &Views) -> Result<Vec<(String, serde_json::Value)>, String> {
         let of = |KeyQuery { view, key, of }: &KeyQuery| {
             let question = &views.questions[*view];
-            let mut shown = question.by.show(key, views.facts(), |_, _| ());
+            let mut shown = question.by.layout.show(key, views.facts(), |_, _| ());
             shown.extend(of.name.iter().map(|name| ("interface".to_owned(), name.as_str().into())));
             (question.view.name.clone(), shown.into())
         };
@@ -629,7 +558,7 @@ mod tests {
             ("src_ip/24=10.0.0.0/16", "src_ip/24/48 has prefixes of 24 bits, and 10.0.0.0/16 has others"),
             ("src_ip=10.0.0.1/99", "\"10.0.0.1/99\": \"99\" is not a prefix length, 0 to 32"),
             ("src_ip=10.0.0.1/x", "\"x\" is not a prefix length"),
-            ("src_ip=10.0.0/8", "\"10.0.0/8\" is no address"),
+            ("src_ip=10.0.0/8", "\"10.0.0/8\" is not an address"),
             ("src_ip=10.0.0.1,src_ip=10.0.0.2", "src_ip is there twice"),
             ("10.0.0.1,2001:db8::1", "one address is IPv4 and the other IPv6"),
             ("10.0.0.1,10.0.0.2,10.0.0.3", "3 addresses: a key has at most two"),

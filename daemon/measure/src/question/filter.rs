@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use weir_common::{
-    flow::{Address, class},
-    record::Record,
-};
+use weir_common::{flow::Address, record::Record};
 use weir_config::{
     names::{Facts, Networks},
-    view::{Condition, Field, Of, Side, Values},
+    view::{Condition, Field, Values},
 };
-
 use weir_datapath::directory::{Directory, Selected, Selector};
+
+use crate::fields::{self, FieldLoop};
 
 /// Tests, all of which must hold.
 #[derive(Clone, Debug, Default)]
@@ -20,12 +18,14 @@ pub struct Filter(pub Vec<Test>);
 /// A test or its negation.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// Whether the record passes if the test does not hold.
+    /// True if the record passes when the test does not hold.
     pub is_negated: bool,
-    /// The field that it reads.
-    pub of: Of,
     /// The values that pass.
     pub among: Among,
+    /// The fields that are read; the value of one of them must pass.
+    fields: Vec<Field>,
+    /// True if the fields are looked up in tables, which takes longer than everything else.
+    is_looked_up: bool,
 }
 
 /// The values that pass.
@@ -88,79 +88,97 @@ fn bits<T>(items: impl Iterator<Item = T>, has: impl Fn(T) -> bool) -> u32 {
 impl Test {
     /// The test of a condition; `networks` has the numbers of the networks.
     pub fn new(condition: &Condition, networks: &Networks, directory: &mut Directory) -> Self {
-        let (of, among) = match &condition.values {
-            Values::Prefixes(side, prefixes) => {
-                (Of::Ip(*side), Among::Prefixes(Arc::new(Networks::of_prefixes(prefixes))))
+        let row = condition.field.row();
+        let mut fields = row.either.map_or_else(|| vec![row.field], Vec::from);
+        let among = match &condition.values {
+            Values::Prefixes(prefixes) => Among::Prefixes(Arc::new(Networks::of_prefixes(prefixes))),
+            Values::Ranges(ranges) => Among::Ranges(ranges.clone().into_boxed_slice()),
+            Values::Numbers(numbers) => Among::bits(numbers.iter().copied()),
+            Values::Flags(flags) => {
+                let wanted = flags.iter().fold(0, |wanted, bit| wanted | 1_u8.checked_shl((*bit).into()).unwrap_or(0));
+                Among::bits((0..=u8::MAX).filter(|flags| flags & wanted != 0))
             }
-            Values::Ranges(of, ranges) => (*of, Among::Ranges(ranges.clone().into_boxed_slice())),
-            Values::Numbers(of, numbers) => (*of, Among::bits(numbers.iter().copied())),
-            Values::Interfaces(names) => (Of::Slot, Among::Interfaces(directory.add(Selector::Names(names.clone())))),
-            Values::Direction(way) => (Of::Slot, Among::Interfaces(directory.add(Selector::Direction(*way)))),
-            Values::Networks(side, names) => {
-                (Of::Net(*side), Among::bits(names.iter().map(|name| networks.id(name).unwrap_or(Networks::NONE))))
+            Values::Networks(names) => {
+                Among::bits(names.iter().map(|name| networks.id(name).unwrap_or(Networks::NONE)))
+            }
+            Values::Interfaces(names) => Among::Interfaces(directory.add(Selector::Names(names.clone()))),
+            // The directory knows which slots have this direction.
+            Values::Direction(way) => {
+                fields = vec![Field::Interface];
+                Among::Interfaces(directory.add(Selector::Direction(*way)))
             }
         };
-        Self { is_negated: condition.is_negated, of, among }
+        Self { is_negated: condition.is_negated, among, fields, is_looked_up: row.source.is_some() }
     }
 
-    /// Which of the records in `so_far` pass.
+    /// Returns which of the records in `so_far` pass.
     #[inline]
-    fn passing<'a>(&self, so_far: u32, records: impl Iterator<Item = &'a Record> + Clone, facts: Facts<'_>) -> u32 {
+    fn passing<'a>(&self, so_far: u32, records: &(impl Iterator<Item = &'a Record> + Clone), facts: Facts<'_>) -> u32 {
         let holding = self.holding(so_far, records, facts);
         so_far & if self.is_negated { !holding } else { holding }
     }
 
-    /// For which of these records the test holds. There is a loop for each field. Slow fields are looked up only for
-    /// the records in `so_far`; the other bits may be wrong.
+    /// For which of these records the test holds. Slow fields are looked up only for the records in `so_far`; the other
+    /// bits may be wrong.
     #[inline]
-    fn holding<'a>(&self, so_far: u32, records: impl Iterator<Item = &'a Record> + Clone, facts: Facts<'_>) -> u32 {
-        let among = &self.among;
-        macro_rules! having {
-            ($number:expr) => {{
-                let (mut numbers, mut count) = ([0; RECORDS_MAX], 0);
-                for (number, record) in numbers.iter_mut().zip(records.clone()) {
-                    *number = u32::from($number(record));
-                    count += 1;
+    fn holding<'a>(&self, so_far: u32, records: &(impl Iterator<Item = &'a Record> + Clone), facts: Facts<'_>) -> u32 {
+        self.fields.iter().fold(0, |holding, field| {
+            let wanted = so_far & !holding;
+            holding
+                | match (field, &self.among) {
+                    (Field::Ip(side, _), among) => bits(records.clone().zip(0..), |(Record { key, .. }, nth)| {
+                        wanted >> nth & 1 == 1 && among.has_address(side.address(key), key.is_v6())
+                    }),
+                    (field, among) if self.is_looked_up => {
+                        fields::run(*field, facts, Search { wanted, records: records.clone(), among })
+                    }
+                    (field, among) => fields::run(*field, facts, Compare { records: records.clone(), among }),
                 }
-                among.having(&numbers[..count])
-            }};
+        })
+    }
+
+    /// Returns true if it distinguishes interfaces.
+    fn has_interface(&self) -> bool {
+        matches!(self.among, Among::Interfaces(_))
+    }
+}
+
+/// Compares the numbers of all records.
+struct Compare<'t, I> {
+    records: I,
+    among: &'t Among,
+}
+
+impl<'a, I: Iterator<Item = &'a Record>> FieldLoop for Compare<'_, I> {
+    type Out = u32;
+
+    #[inline(always)]
+    fn run(self, number: impl Fn(&Record) -> u64) -> u32 {
+        let (mut numbers, mut count) = ([0; RECORDS_MAX], 0);
+        for (space, record) in numbers.iter_mut().zip(self.records) {
+            *space = number(record) as u32;
+            count += 1;
         }
-        // Finding a network takes several nanoseconds, and looking up an address takes hundreds.
-        macro_rules! search {
-            ($side:expr, $has:expr) => {
-                bits(records.clone().zip(0..u32::BITS), |(record, nth)| {
-                    so_far >> nth & 1 == 1 && $side.each().iter().any(|side| $has(*side, record))
-                })
-            };
-        }
-        let net = |side: Side, record: &Record| facts.networks.of(side.address(&record.key), record.key.is_v6());
-        match self.of {
-            Of::Ip(side) => search!(side, |side: Side, Record { key, .. }: &Record| {
-                among.has_address(side.address(key), key.is_v6())
-            }),
-            Of::SrcPort => having!(|record: &Record| record.key.src_port()),
-            Of::DstPort => having!(|record: &Record| record.key.dst_port()),
-            Of::Port => {
-                having!(|record: &Record| record.key.src_port()) | having!(|record: &Record| record.key.dst_port())
-            }
-            Of::Proto => having!(|record: &Record| record.key.proto()),
-            Of::IpVersion => having!(|record: &Record| record.key.is_v6()),
-            Of::Fragment => having!(|record: &Record| record.key.class() & class::FRAGMENT != 0),
-            Of::Slot => having!(|record: &Record| record.key.interface()),
-            Of::Vlan => having!(|record: &Record| record.vlan & 0xfff),
-            Of::Dscp => having!(|record: &Record| record.tos >> 2),
-            Of::Ecn => having!(|record: &Record| record.tos & 3),
-            Of::TcpFlags => {
-                let flags = bits(0..u8::BITS, |bit| among.has(bit));
-                bits(records, |record| u32::from(record.tcp_flags) & flags != 0)
-            }
-            Of::Net(side) => search!(side, |side, record| among.has(net(side, record).into())),
-            Of::As(side) => search!(side, |side, record| among.has(Field::As(side).number(record, facts) as u32)),
-            Of::Country(side) => {
-                search!(side, |side, record| among.has(Field::Country(side).number(record, facts) as u32))
-            }
-            Of::Scope => search!(Side::Src, |_, record| among.has(Field::Scope.number(record, facts) as u32)),
-        }
+        self.among.having(&numbers[..count])
+    }
+}
+
+/// Compares the numbers of the wanted records. Finding a network takes several nanoseconds, and looking up an address
+/// takes hundreds.
+struct Search<'t, I> {
+    wanted: u32,
+    records: I,
+    among: &'t Among,
+}
+
+impl<'a, I: Iterator<Item = &'a Record>> FieldLoop for Search<'_, I> {
+    type Out = u32;
+
+    #[inline(always)]
+    fn run(self, number: impl Fn(&Record) -> u64) -> u32 {
+        bits(self.records.zip(0..), |(record, nth): (&Record, u32)| {
+            self.wanted >> nth & 1 == 1 && self.among.has(number(record) as u32)
+        })
     }
 }
 
@@ -171,24 +189,19 @@ impl Filter {
         let all = u32::MAX.checked_shr(u32::BITS - records.len().min(RECORDS_MAX) as u32).unwrap_or(0);
         let and = |passing, test: &Test| match passing {
             0 => 0,
-            passing => test.passing(passing, records.clone(), facts),
+            passing => test.passing(passing, records, facts),
         };
         self.0.iter().fold(all, and)
     }
 
-    /// Whether there are no tests.
+    /// Returns true if there are no tests.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it distinguishes interfaces.
+    /// Returns true if it distinguishes interfaces.
     pub fn has_interface(&self) -> bool {
-        self.0.iter().any(|test| test.of == Of::Slot)
-    }
-
-    /// Whether either all records of a flow pass, or none.
-    pub fn is_of_flow(&self) -> bool {
-        self.0.iter().all(|test| test.of.is_of_flow())
+        self.0.iter().any(Test::has_interface)
     }
 }
 
@@ -200,7 +213,7 @@ mod tests {
     use super::*;
     use crate::question::Views;
 
-    /// Whether the only view of a configuration passes a record. The record is tested alone and among others.
+    /// Returns true if the only view of a configuration passes a record. The record is tested alone and among others.
     fn passes(conditions: &str, record: &Record) -> bool {
         let networks = "networks: {own: {prefixes: [10.0.0.0/8], own: true}, peer: {prefixes: [192.0.2.0/24]}}";
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpus");

@@ -17,7 +17,7 @@ use weir_config::{
         Geo, Networks,
         geo::Key::{self, Asn, Country},
     },
-    view::{Condition, Field, Measure, Of, Values, View},
+    view::{Condition, Field, Measure, Values, View, field::Source},
 };
 
 use super::filter::{Among, Filter, Test};
@@ -32,7 +32,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// What the meaning of views depends on besides themselves.
+/// Everything that the meaning of views depends on besides themselves.
 #[derive(Clone, Copy)]
 pub(super) struct Meaning<'a> {
     pub(super) config: &'a Config,
@@ -51,9 +51,9 @@ impl Meaning<'_> {
         let View { conditions, by, measure, per_interface, .. } = view;
         let mut digest = self.begun();
         let mut tests: Vec<(&Condition, &Test)> = conditions.iter().zip(&filter.0).collect();
-        tests.sort_by_key(|(condition, _)| (condition.key, condition.is_negated));
+        tests.sort_by_key(|(condition, _)| (condition.field.name(), condition.is_negated));
         for (condition, test) in tests {
-            digest.line(format_args!("match {} {}", condition.key, condition.is_negated));
+            digest.line(format_args!("match {} {}", condition.field, condition.is_negated));
             self.values(condition, test, &mut digest);
         }
         digest.line(format_args!("per_interface {per_interface}"));
@@ -94,43 +94,44 @@ impl Meaning<'_> {
     }
 
     fn values(self, condition: &Condition, test: &Test, digest: &mut Digest) {
-        match (&test.among, test.of) {
-            (Among::Prefixes(networks), _) => digest.ranges(networks, |id| id != Networks::NONE),
-            (Among::Bits(_), Of::Net(_)) => digest.ranges(self.networks, |id| test.among.has(id.into())),
-            (Among::Bits(_), Of::Scope) => {
-                digest.numbers(test);
-                digest.ranges(self.networks, |id| self.networks.is_own(id));
-            }
-            (Among::Bits(_), _) => digest.numbers(test),
-            (Among::Ranges(ranges), of) => {
-                let mut ranges = ranges.to_vec();
+        match (&condition.values, &test.among) {
+            (_, Among::Prefixes(networks)) => digest.ranges(networks, |id| id != Networks::NONE),
+            (Values::Networks(_), among) => digest.ranges(self.networks, |id| among.has(id.into())),
+            (Values::Ranges(ranges), _) => {
+                let mut ranges = ranges.clone();
                 ranges.sort_unstable();
                 for (first, last) in joined(&ranges) {
                     digest.line(format_args!("{first} to {last}"));
                 }
-                match of {
-                    Of::As(_) => self.database(Asn, digest),
-                    Of::Country(_) => self.database(Country, digest),
-                    _ => {}
+                self.names_of(condition.field, digest);
+            }
+            (Values::Numbers(numbers) | Values::Flags(numbers), _) => {
+                for number in numbers.iter().collect::<BTreeSet<_>>() {
+                    digest.line(format_args!("{number}"));
+                }
+                self.names_of(condition.field, digest);
+            }
+            (Values::Interfaces(names), _) => {
+                for name in names.iter().collect::<BTreeSet<_>>() {
+                    digest.line(format_args!("{name:?}"));
                 }
             }
-            (Among::Interfaces(_), _) => match &condition.values {
-                Values::Interfaces(names) => {
-                    names.iter().collect::<BTreeSet<_>>().iter().for_each(|name| digest.line(format_args!("{name:?}")));
+            _ => {
+                for text in &condition.texts {
+                    digest.line(format_args!("{text:?}"));
                 }
-                _ => condition.texts.iter().for_each(|text| digest.line(format_args!("{text:?}"))),
-            },
+            }
         }
     }
 
-    /// What the values of a field are looked up in.
+    /// Adds the table in which the values of a field are looked up.
     fn names_of(self, field: Field, digest: &mut Digest) {
-        match field {
-            Field::Net(_) => digest.ranges(self.networks, |id| self.networks.name(id)),
-            Field::Scope => digest.ranges(self.networks, |id| self.networks.is_own(id)),
-            Field::As(_) => self.database(Asn, digest),
-            Field::Country(_) => self.database(Country, digest),
-            _ => {}
+        match field.row().source {
+            Some(Source::Networks) => digest.ranges(self.networks, |id| self.networks.name(id)),
+            Some(Source::OwnNetworks) => digest.ranges(self.networks, |id| self.networks.is_own(id)),
+            Some(Source::Systems) => self.database(Asn, digest),
+            Some(Source::Countries) => self.database(Country, digest),
+            None => {}
         }
     }
 
@@ -169,12 +170,6 @@ impl Digest {
         // Writing into a digest cannot fail.
         let _ = self.write_fmt(line);
         let _ = self.write_char('\n');
-    }
-
-    fn numbers(&mut self, test: &Test) {
-        for number in (0..=u8::MAX).filter(|number| test.among.has(u32::from(*number))) {
-            self.line(format_args!("{number}"));
-        }
     }
 
     /// The addresses at which the property of networks changes, and the property from there on.
@@ -279,7 +274,7 @@ mod tests {
         assert_eq!(of.len(), all.len(), "two have the same");
     }
 
-    /// Of the networks, only what they do to a view counts.
+    /// Networks count only by their effect on a view, so their names do not matter.
     #[test]
     fn networks_count_by_their_addresses() {
         let other_net =
@@ -325,8 +320,21 @@ mod tests {
     fn fingerprints_stay_the_same_in_later_versions() {
         assert_eq!(fingerprints("")["sources"].to_string(), SOURCES);
         assert_eq!(of_view("match: {src_net: a, port: [80, 443]}, by: [dst_ip/24]", NETS).to_string(), WEB);
+        for (view, fingerprint) in OTHERS {
+            assert_eq!(of_view(view, NETS).to_string(), fingerprint, "{view}");
+        }
     }
 
     const SOURCES: &str = "74007701b704aaa7";
     const WEB: &str = "5028d95bf2a8c019";
+    /// Each kind of condition, and fields of each kind.
+    const OTHERS: [(&str, &str); 7] = [
+        ("match: {host: [192.0.2.0/24, 10.0.0.0/8]}", "3b94a85cc2daa376"),
+        ("match: {interface: [wan0, eth1]}", "27fb0a2a4da29107"),
+        ("match: {direction: egress}", "3e82db0baa920270"),
+        ("match: {tcp_flags: [syn, ack]}", "f82ba58ee0b4ba1a"),
+        ("match: {net: [a, b]}", "2b07fc39726bf7c5"),
+        ("match: {scope: [out, in]}", "4e7b87f29ee2bc99"),
+        ("by: [interface, vlan, dscp, ecn, tcp_flags]", "2ea3c16f62132520"),
+    ];
 }

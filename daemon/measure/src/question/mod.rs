@@ -1,9 +1,10 @@
 //! Questions: the views of a configuration, prepared for measuring.
 //!
-//! A [`Question`] is a [`View`] with its [`filter`] of tests, its key, and the structure that answers it, which the
-//! [`plan`]ner chose. Questions with the same records are [`sharing`] a structure, and answers to questions with the
-//! same `fingerprint` may be added up. [`Views`] has all questions. The directory knows which interface has which
-//! slot, and [`ask`] finds the questions for a key. A shard keeps a [`sketch`] for each question.
+//! A [`Question`] is a [`View`] with its [`filter`] of tests, what makes its keys ([`by`](crate::by)), and the
+//! structure that answers it, which the [`plan`]ner chose. Questions with the same records are [`sharing`] a structure,
+//! and answers to questions with the same `fingerprint` may be added up. [`Views`] has all questions. The directory
+//! knows which interface has which slot, and [`ask`] finds the questions for a key. A shard keeps a [`sketch`] for each
+//! question.
 
 pub mod ask;
 pub mod filter;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use weir_config::{
     Config, Estimates, Report,
     names::{Facts, Geo, GeoError, Networks},
-    view::{By, FLOW, Field, Measure, Standard, View},
+    view::{Condition, FLOW, Field, Measure, Standard, View},
 };
 use weir_datapath::directory::Directory;
 
@@ -30,37 +31,40 @@ use self::{
     filter::{Filter, Test},
     fingerprint::Meaning,
 };
+use crate::by::By;
 
 /// A view that is prepared for measuring.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The view.
+    /// The view that asks.
     pub view: View,
-    /// Selects its records.
+    /// The filter that selects its records.
     pub filter: Filter,
     /// The key of rows, including the interface if each interface has its own table.
     pub by: By,
     /// The fields whose distinct values it counts.
     pub of: Option<By>,
-    /// The fingerprint of what is asked. Only answers to questions with the same one may be added up.
+    /// The fingerprint of the question. Only answers to questions with the same one may be added up.
     pub fingerprint: Fingerprint,
     /// The structure that answers it.
     pub structure: Structure,
     /// The index of an earlier question with the same records, whose sketch also answers this question.
     pub answered_by: Option<usize>,
-    /// Whether every measured interface feeds it. Otherwise each packet feeds it once.
+    /// True if every measured interface feeds it. Otherwise each packet feeds it once.
     pub is_fed_by_all: bool,
     /// The index of the question of prefixes that gets the records that this one's candidates do not hold.
     pub feeds: Option<usize>,
     /// For a question of prefixes, the index of the list of addresses that feeds it instead of records. That list has a
     /// lower index.
     pub fed_by: Option<usize>,
-    /// Whether only the first record of a flow matters, because it counts distinct values of fields of the flow key.
+    /// True if only the first record of a flow matters, because it counts distinct values of fields of the flow key.
     pub is_of_flows: bool,
-    /// Whether reports include the total of its rows.
+    /// True if reports include the total of its rows.
     pub has_total: bool,
     /// The most rows of all its tables together, unless there are more tables.
     pub rows_max: usize,
+    /// How many rows of each table the history remembers; 0 if it remembers none.
+    pub remembered: usize,
 }
 
 /// The place of an answer in a report.
@@ -77,13 +81,15 @@ enum AnswerPlace {
 /// The most rows of all tables of a standard view, unless there are more interfaces. So a report stays short even with
 /// hundreds of interfaces.
 const TABLES_ROWS_MAX: usize = 256;
+/// The most rows of all tables of a view that the history remembers, unless there are more tables.
+const REMEMBERED_ROWS_MAX: usize = 1024;
 
-/// What views need from records whose packets another interface has fed.
+/// The part that views need of records whose packets another interface has fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeated {
-    /// Nothing.
+    /// They do not need these records.
     Ignored,
-    /// The records.
+    /// The records without hashes.
     Plain,
     /// The records with their hashes.
     Hashed,
@@ -98,11 +104,11 @@ pub struct Views {
     standard: usize,
     /// The fingerprint of the distinct counts of a report.
     pub unique: Fingerprint,
-    /// What they need from packets that another interface has fed.
+    /// The part that they need of records whose packets another interface has fed.
     pub repeated: Repeated,
     /// The interfaces that their tests select.
     pub directory: Arc<Directory>,
-    /// Names for addresses.
+    /// The named networks of addresses.
     pub networks: Networks,
     /// Autonomous systems and countries of addresses.
     pub geo: Arc<Geo>,
@@ -118,7 +124,7 @@ impl Views {
         Ok(Self::with_geo(config, interfaces, Arc::new(Geo::open(&config.geo)?)))
     }
 
-    /// The same with databases that have been read before.
+    /// Prepares views with databases that have been read before.
     pub fn with_geo(config: &Config, interfaces: usize, geo: Arc<Geo>) -> Arc<Self> {
         let networks = Networks::new(&config.networks);
         let meaning = Meaning { config, networks: &networks, geo: &geo };
@@ -139,6 +145,8 @@ impl Views {
             }
             let Some(addresses) = view.of_addresses() else { continue };
             questions[nth].structure = Structure::for_prefixes(&questions[nth].view, &config.estimates);
+            // The traffic beyond listed addresses depends on which are listed, so windows cannot be added up.
+            questions[nth].remembered = 0;
             let list = standard[..nth].iter().position(|view| *view == addresses);
             questions[nth].fed_by = list;
             if let Some(list) = list {
@@ -166,10 +174,21 @@ impl Views {
             let size = if matches!(question.structure, Structure::Prefixes { .. }) { 2 } else { 1 };
             // Standard lists come in two orders.
             let orders = if nth < self.standard && measure.is_tally() && !per_interface { 2 } else { 1 };
-            let keys = question.by.domain().map(|keys| keys / question.by.slots().unwrap_or(1));
+            let keys = question.by.layout.domain().map(|keys| keys / question.by.layout.slots().unwrap_or(1));
             let tables = if *per_interface { interfaces } else { 1 };
             let rows = keys.map_or(*top, |keys| (*top).min(keys)) as u64 * orders * size * tables;
             rows.min((question.rows_max as u64).max(tables))
+        };
+        self.questions.iter().enumerate().map(rows).sum()
+    }
+
+    /// The most rows that the history remembers of a window with this many interfaces.
+    pub fn remembered_rows(&self, interfaces: u64) -> u64 {
+        let rows = |(nth, question): (usize, &Question)| {
+            let is_table = question.view.per_interface;
+            let orders = if nth < self.standard && !is_table { 2 } else { 1 };
+            let tables = if is_table { interfaces.max(1) } else { 1 };
+            question.remembered_rows(tables as usize) as u64 * orders * tables
         };
         self.questions.iter().enumerate().map(rows).sum()
     }
@@ -203,7 +222,7 @@ impl Views {
         Self::with_geo(&config, interfaces, Arc::default())
     }
 
-    /// Whether any question counts new flows.
+    /// Returns true if any question counts new flows.
     pub fn has_new_flows(&self) -> bool {
         self.questions.iter().any(|question| question.view.measure == Measure::NewFlows)
     }
@@ -232,13 +251,16 @@ impl Question {
             Measure::Flows => Some(By::new(&FLOW, interfaces).ok()?),
             Measure::Distinct(of) => Some(By::new(of, interfaces).ok()?),
         };
-        let counted = of.iter().flat_map(By::fields);
+        let counted = of.iter().flat_map(|of| of.layout.fields());
         let is_fed_by_all = fields.iter().chain(counted).any(|field| field.is_of_interface()) || filter.has_interface();
-        let structure = Structure::for_view(&view, &by, &meaning.config.estimates, interfaces);
-        let of_fields = of.iter().flat_map(By::fields).chain(&fields);
-        let is_of_flows = of.is_some() && filter.is_of_flow() && of_fields.copied().all(Field::is_of_flow);
+        let structure = Structure::for_view(&view, &by.layout, &meaning.config.estimates, interfaces);
+        let of_fields = of.iter().flat_map(|of| of.layout.fields()).chain(&fields);
+        let matched = view.conditions.iter().map(|Condition { field, .. }| *field);
+        let is_of_flows = of.is_some() && of_fields.copied().chain(matched).all(Field::is_of_flow);
         let has_total = place != AnswerPlace::List && view.measure.is_tally();
         let rows_max = if place == AnswerPlace::Tables { TABLES_ROWS_MAX } else { usize::MAX };
+        let can_be_added_up = view.measure.is_tally() && !matches!(structure, Structure::Prefixes { .. });
+        let history = meaning.config.history.as_ref().filter(|_| can_be_added_up);
         Some(Self {
             fingerprint: meaning.of_view(&view, &filter),
             filter,
@@ -252,8 +274,19 @@ impl Question {
             is_of_flows,
             has_total,
             rows_max,
+            remembered: history.map_or(0, |history| history.rows),
             view,
         })
+    }
+
+    /// How many rows a report has of each table, if there are this many.
+    pub fn reported_rows(&self, tables: usize) -> usize {
+        self.view.top.min((self.rows_max / tables.max(1)).max(1))
+    }
+
+    /// How many rows the history remembers of each table, if there are this many.
+    pub fn remembered_rows(&self, tables: usize) -> usize {
+        self.remembered.min((REMEMBERED_ROWS_MAX.min(self.rows_max) / tables.max(1)).max(1))
     }
 
     /// The index of the question whose sketch answers the `nth` question.
@@ -261,7 +294,7 @@ impl Question {
         self.answered_by.unwrap_or(nth)
     }
 
-    /// Whether records feed its sketch, that is, it has its own sketch and is not fed by a list of addresses.
+    /// Returns true if records feed its sketch, that is, it has its own sketch and is not fed by a list of addresses.
     pub const fn is_fed_by_records(&self) -> bool {
         self.fed_by.is_none() && self.answered_by.is_none()
     }
@@ -285,7 +318,8 @@ mod tests {
         let by = &views.own().next().unwrap().1.by;
         let key = FlowKey::default().with_proto(6).with_scope(Scope::new(2, 0));
         let record = Record { key, packets: 1, bytes: 60, sampling: 1, ..Record::default() };
-        let shown = || Value::Object(by.show(&by.key(&record, Side::Src, views.facts()), views.facts(), |_, _| ()));
+        let shown =
+            || Value::Object(by.layout.show(&by.key(&record, Side::Src, views.facts()), views.facts(), |_, _| ()));
         for (way, row) in [
             (Some(Way::Egress), json!({"direction": "egress", "proto": "tcp"})),
             (Some(Way::Ingress), json!({"direction": "ingress", "proto": "tcp"})),

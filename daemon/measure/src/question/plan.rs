@@ -4,20 +4,20 @@ use std::fmt;
 
 use weir_config::{
     Estimates,
-    view::{By, Measure, View},
+    view::{KeyLayout, Measure, View},
 };
 
 /// The structure that answers a view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Structure {
-    /// One sum.
+    /// One sum for a view without a key.
     Total,
     /// A sum for each possible key.
     Table {
         /// The number of keys.
         cells: usize,
     },
-    /// Count-min with candidates.
+    /// Candidate buckets: the largest keys, and bounds for all others.
     HeavyHitters {
         /// The usual distance between the bounds, as a share of the whole.
         error: f64,
@@ -26,16 +26,16 @@ pub enum Structure {
         /// The relative standard error of a `HyperLogLog` of all keys, if the view wants the entropy.
         distinct: Option<f64>,
     },
-    /// Count-min with candidates, fed with the records that the candidates of a list of addresses do not hold.
+    /// Candidate buckets, fed with the records that the candidates of a list of addresses do not hold.
     Prefixes {
         /// The usual distance between the bounds, as a share of the whole.
         error: f64,
         /// The least number of candidates.
         candidates: usize,
     },
-    /// One `HyperLogLog`.
+    /// One `HyperLogLog` for a view without a key.
     Unique {
-        /// Its relative standard error.
+        /// The relative standard error.
         error: f64,
     },
     /// Distinct counts by key.
@@ -97,11 +97,11 @@ impl Structure {
     }
 
     /// The structure for a view.
-    pub fn for_view(view: &View, by: &By, estimates: &Estimates, interfaces: usize) -> Self {
+    pub fn for_view(view: &View, layout: &KeyLayout, estimates: &Estimates, interfaces: usize) -> Self {
         let tables = if view.per_interface { interfaces.min(TABLES_MAX) } else { 1 };
         match view.measure {
-            Measure::Bytes | Measure::Packets | Measure::NewFlows if by.fields().is_empty() => Self::Total,
-            Measure::Bytes | Measure::Packets | Measure::NewFlows => match by.domain() {
+            Measure::Bytes | Measure::Packets | Measure::NewFlows if layout.fields().is_empty() => Self::Total,
+            Measure::Bytes | Measure::Packets | Measure::NewFlows => match layout.domain() {
                 Some(cells) => Self::Table { cells },
                 None => Self::HeavyHitters {
                     error: view.error,
@@ -109,7 +109,7 @@ impl Structure {
                     distinct: view.has_entropy.then_some(estimates.unique_error),
                 },
             },
-            Measure::Flows | Measure::Distinct(_) if by.fields().is_empty() => Self::Unique { error: view.error },
+            Measure::Flows | Measure::Distinct(_) if layout.fields().is_empty() => Self::Unique { error: view.error },
             Measure::Flows | Measure::Distinct(_) => {
                 let held = (HELD_PER_ROW * view.top * tables).clamp(HELD_MIN, HELD_MAX);
                 Self::Spread { pairs: 200_000, smallest: 1_000, held, error: view.error }

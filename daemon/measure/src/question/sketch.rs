@@ -5,14 +5,16 @@ use std::borrow::Cow;
 use weir_common::{ledger::Tally, record::Record};
 use weir_config::{
     names::Facts,
-    view::{By, Kind, Narrow, Network, Side, ViewKey, by::of_interface},
+    view::{KeyLayout, Side, ViewKey, layout},
 };
 use weir_sketch::{HyperLogLog, MergeError, candidate_buckets::Packed, hash::KeyedHash};
 
 use super::{Question, Structure};
 use crate::{
+    by::{By, Kind, Network, of_interface},
     columns::{Columns, Item, TOGETHER},
     configured::distinct,
+    fields::{self, FieldLoop},
     heavy_hitters::{HeavyHitters, KeyEstimate},
     prefixes::{Prefix, Prefixes},
     spreaders::Spreaders,
@@ -22,7 +24,7 @@ use crate::{
 pub struct ViewSketch {
     /// The sum of all matched records, scaled by their sampling rates.
     pub total: Tally,
-    /// The same by interface slot, if each interface has its own table whose rows do not add up to the sum.
+    /// The sums by interface slot, if each interface has its own table and the tables do not add up to the sum.
     by_slot: Box<[Tally]>,
     /// The distinct keys, if the answers do not show how many there are.
     keys: Option<HyperLogLog>,
@@ -41,7 +43,7 @@ enum Answers {
 }
 
 impl Answers {
-    /// What it needs to know about each record; `None` if it does not look at records.
+    /// Returns what it needs to know about each record; `None` if it does not look at records.
     const fn needs(&self) -> Option<Needs> {
         let (keys, hashes) = match self {
             Self::Total => return None,
@@ -69,7 +71,7 @@ struct PickedRecords {
 impl PickedRecords {
     /// Room for this many records. A record may count for both of its addresses.
     fn new(question: &Question, together: usize) -> Self {
-        let room = if question.by.has_host() { 2 * together } else { together };
+        let room = if question.by.layout.has_host() { 2 * together } else { together };
         Self {
             picked: Vec::with_capacity(room),
             keys: Vec::with_capacity(room),
@@ -84,7 +86,7 @@ impl PickedRecords {
     /// keys are the same.
     #[inline]
     fn pick(&mut self, passing: u32, by: &By, items: &[Item<'_>]) {
-        let has_host = by.has_host();
+        let has_host = by.layout.has_host();
         self.picked.clear();
         for (nth, item) in (0..).zip(items).filter(|(nth, _)| passing >> nth & 1 == 1) {
             self.picked.push((nth, Side::Src));
@@ -147,7 +149,7 @@ impl PickedRecords {
     }
 }
 
-/// What a structure needs to know about a record.
+/// The parts of a record that a structure needs to know.
 #[derive(Clone, Copy)]
 struct Needs {
     keys: bool,
@@ -173,6 +175,25 @@ fn add_runs(sums: &mut [Tally], columns: Columns<'_>, at: impl Fn(&Record) -> us
         run.add(*tally);
     }
     end(place, run);
+}
+
+/// Adds records to a table whose keys are one field and the slot of the interface.
+struct AddNarrow<'t, 'c> {
+    cells: &'t mut [Tally],
+    columns: Columns<'c>,
+    field: layout::Packed,
+}
+
+impl FieldLoop for AddNarrow<'_, '_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run(self, number: impl Fn(&Record) -> u64) {
+        let bits = self.field.bits;
+        add_runs(self.cells, self.columns, |record| {
+            usize::from(record.key.interface()) << bits | number(record) as usize
+        });
+    }
 }
 
 impl ViewSketch {
@@ -202,7 +223,7 @@ impl ViewSketch {
             _ => None,
         };
         let has_sums_of_slots = question.view.per_interface && matches!(answers, Answers::HeavyHitters(_));
-        let slots = question.by.slots().filter(|_| has_sums_of_slots).unwrap_or(0);
+        let slots = question.by.layout.slots().filter(|_| has_sums_of_slots).unwrap_or(0);
         let batch = PickedRecords::new(question, together);
         let by_slot = vec![Tally::default(); slots].into_boxed_slice();
         Self { total: Tally::default(), by_slot, keys, answers, batch }
@@ -227,7 +248,7 @@ impl ViewSketch {
         facts: Facts<'_>,
         columns: Columns<'_>,
     ) {
-        if self.absorb_narrow(question, columns) {
+        if self.absorb_narrow(question, facts, columns) {
             return;
         }
         if self.absorb_all(question, prefixes, hash, facts, columns) {
@@ -235,7 +256,7 @@ impl ViewSketch {
             return;
         }
         let needs = self.answers.needs();
-        let takes_all = question.filter.is_empty() && !question.by.has_host();
+        let takes_all = question.filter.is_empty() && !question.by.layout.has_host();
         if takes_all {
             self.total.add(columns.total);
             add_runs(&mut self.by_slot, columns, |record| record.key.interface().into());
@@ -260,7 +281,7 @@ impl ViewSketch {
             Answers::Total => (),
             Answers::Table(cells) => {
                 for (key, tally) in keys.iter().zip(tallies) {
-                    cells[By::index(key)].add(*tally);
+                    cells[KeyLayout::index(key)].add(*tally);
                 }
             }
             Answers::HeavyHitters(hitters) => {
@@ -281,19 +302,14 @@ impl ViewSketch {
 
     /// Adds all records to a table of small keys, if the view matches every record.
     #[inline]
-    fn absorb_narrow(&mut self, question: &Question, columns: Columns<'_>) -> bool {
-        let (Answers::Table(cells), Some(narrow), true) =
+    fn absorb_narrow(&mut self, question: &Question, facts: Facts<'_>, columns: Columns<'_>) -> bool {
+        let (Answers::Table(cells), Some(field), true) =
             (&mut self.answers, question.by.narrow(), question.filter.is_empty())
         else {
             return false;
         };
         self.total.add(columns.total);
-        // Use a separate loop for each.
-        match narrow {
-            Narrow::IpVersion => add_runs(cells, columns, |record| Narrow::IpVersion.index(record)),
-            Narrow::Proto => add_runs(cells, columns, |record| Narrow::Proto.index(record)),
-            Narrow::Dscp => add_runs(cells, columns, |record| Narrow::Dscp.index(record)),
-        }
+        fields::run(field.field, facts, AddNarrow { cells, columns, field });
         true
     }
 
@@ -482,9 +498,9 @@ impl ViewSketch {
     /// many cells for each.
     pub fn totals(&self, by: &By) -> Cow<'_, [Tally]> {
         let Answers::Table(cells) = &self.answers else { return Cow::Borrowed(&self.by_slot) };
-        let mut sums = vec![Tally::default(); by.slots().unwrap_or(0)];
+        let mut sums = vec![Tally::default(); by.layout.slots().unwrap_or(0)];
         for (index, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.packets > 0) {
-            if let Some(sum) = by.slot(&By::at(index)).and_then(|slot| sums.get_mut(slot)) {
+            if let Some(sum) = by.layout.slot(&KeyLayout::at(index)).and_then(|slot| sums.get_mut(slot)) {
                 sum.add(*cell);
             }
         }
@@ -495,10 +511,10 @@ impl ViewSketch {
     pub fn held(&self) -> Box<dyn Iterator<Item = KeyEstimate<ViewKey>> + '_> {
         let exact = |key, sum| KeyEstimate { key, value: sum, lower: sum, upper: sum };
         match &self.answers {
-            Answers::Total => Box::new([exact(By::at(0), self.total)].into_iter()),
+            Answers::Total => Box::new([exact(KeyLayout::at(0), self.total)].into_iter()),
             Answers::Table(cells) => {
                 let used = cells.iter().enumerate().filter(|(_, sum)| sum.packets > 0);
-                Box::new(used.map(move |(index, sum)| exact(By::at(index), *sum)))
+                Box::new(used.map(move |(index, sum)| exact(KeyLayout::at(index), *sum)))
             }
             Answers::HeavyHitters(hitters) => Box::new(hitters.iter()),
             Answers::Prefixes(prefixes) => Box::new(prefixes.iter()),
@@ -511,7 +527,7 @@ impl ViewSketch {
         let exact = |sum| KeyEstimate { key: *key, value: sum, lower: sum, upper: sum };
         match &self.answers {
             Answers::Total => Some(exact(self.total)),
-            Answers::Table(cells) => Some(exact(cells.get(By::index(key)).copied().unwrap_or_default())),
+            Answers::Table(cells) => Some(exact(cells.get(KeyLayout::index(key)).copied().unwrap_or_default())),
             Answers::HeavyHitters(hitters) => Some(hitters.look_up(by.hash_of(hash, key), key)),
             Answers::Prefixes(prefixes) => Some(prefixes.look_up(hash, key)),
             Answers::Unique(_) | Answers::Spread(_) => None,
@@ -528,7 +544,7 @@ impl ViewSketch {
         if let Answers::Table(cells) = &self.answers { Some(cells.len()) } else { None }
     }
 
-    /// Whether several keys of a group together may have more than the group's bound in [`ViewSketch::light`].
+    /// Returns true if several keys of a group together may have more than the group's bound in [`ViewSketch::light`].
     pub fn has_strays(&self) -> bool {
         self.hitters().is_some_and(HeavyHitters::has_strays)
     }

@@ -22,7 +22,7 @@ pub struct Draw {
     budget: f64,
     /// The smallest value of `budget` for any key: ln(1 / share).
     least: f64,
-    /// Whether a sample is a number of whole units, each drawn by itself.
+    /// True if a sample is a number of whole units, each drawn by itself.
     whole: bool,
 }
 
@@ -67,7 +67,7 @@ impl Draw {
         (self.budget - size.max(1.0).ln()).max(self.least)
     }
 
-    /// Whether a key of this size, above x/p, has such a small sample often enough.
+    /// Returns true if a key of this size, above x/p, has such a small sample often enough.
     fn is_possible(&self, x: f64, size: f64) -> bool {
         let (x, exponent) = self.edge(x, self.exponent(size), Side::Above);
         divergence(x, size, self.p) <= exponent

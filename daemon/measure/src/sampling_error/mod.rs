@@ -47,7 +47,7 @@ struct Drawn {
 pub struct Sampling {
     /// N: no packet was left out at a higher rate than one in N.
     pub rate: u32,
-    /// Whether all packets were drawn at this rate.
+    /// True if all packets were drawn at this rate.
     pub is_steady: bool,
     /// The most that one draw takes: one packet of the largest size, or more if offloads merge packets.
     pub largest: Tally,

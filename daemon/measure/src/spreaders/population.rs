@@ -36,7 +36,7 @@ impl Likely {
 /// stays as it is.
 pub struct Population<'a> {
     survey: &'a Survey<'a, ViewKey>,
-    /// The median.
+    /// The median of all keys.
     usual: f64,
     /// The variance among keys, without the part that is due to chance.
     variance: f64,

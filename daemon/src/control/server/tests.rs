@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use weir_config::Estimates;
 use weir_deliver::status::Identity;
 use weir_measure::question::{KeyQuery, Views};
-use weir_report::{InterfaceSecond, Report, SECOND_SCHEMA, Second};
+use weir_schema::{InterfaceSecond, Report, SECOND_SCHEMA, Second};
 
 use super::*;
 use crate::{
@@ -31,7 +31,7 @@ impl Drop for StopOnDrop {
 
 /// A server with the golden report, and a coordinator that knows no key.
 fn with_server(name: &str, has_report: bool, test: impl FnOnce(&Path)) {
-    // Its reloader refuses the first time, accepts the second time, and has ended after that.
+    // The reloader refuses the first time, accepts the second time, and has ended after that.
     let accepted = Reloaded {
         applies_at: Timestamp::UNIX_EPOCH,
         changed: vec!["views".to_owned()],
@@ -76,7 +76,7 @@ impl Orders for Obedient {
     }
 }
 
-/// The same with a board to publish on.
+/// Runs a test with a board to publish on.
 fn with_board(name: &str, test: impl FnOnce(&Path, &Board)) {
     with_all(name, true, PATIENCE, |_| true, |_| {}, test);
 }
@@ -97,7 +97,7 @@ fn with_all(
     let identity =
         Identity { version: "0.1.0".to_owned(), pid: 7, started, interval_seconds: 10, memory_bytes: 1 << 20 };
     let board = Arc::new(Board::new(identity));
-    let report: Report = serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap();
+    let report: Report = serde_json::from_str(include_str!("../../../schema/tests/golden/report.json")).unwrap();
     let (id, window) = (report.id.clone(), report.window);
     let views = Views::built_in(&Estimates::default(), 10);
     if has_report {
@@ -124,7 +124,7 @@ fn with_all(
         }
     });
     let end = Waker::new().unwrap();
-    let sources = AnswerSources { coordinator, orders: Box::new(Obedient), live, reload, history: None };
+    let sources = AnswerSources { coordinator, orders: Box::new(Obedient), live, reload, history: None, usage: None };
     let mut server = Server::new(listener, end.clone(), board.clone(), sources).unwrap();
     server.patience = patience;
     before(&path);
@@ -159,7 +159,7 @@ fn say(path: &Path, bytes: &[u8]) -> Value {
 #[test]
 fn each_command_gets_its_answer() {
     with_server("answers", true, |path| {
-        let golden = include_str!("../../../report/tests/golden/report.json");
+        let golden = include_str!("../../../schema/tests/golden/report.json");
         let report: Report = serde_json::from_str(golden).unwrap();
         let golden: Value = serde_json::from_str(golden).unwrap();
         let line = Encoded::new(&report).line;
@@ -173,7 +173,7 @@ fn each_command_gets_its_answer() {
         for (keys, part) in [
             (vec![], "0 keys"),
             (vec!["src_ip=1.2.3.4".to_owned(); 65], "65 keys"),
-            (vec!["src_ip=192.0.2.0/24".to_owned(), "src_ip=x".to_owned()], "src_ip=x: \"x\" is no address"),
+            (vec!["src_ip=192.0.2.0/24".to_owned(), "src_ip=x".to_owned()], "src_ip=x: \"x\" is not an address"),
             (vec!["size=3".to_owned()], "there is no field"),
         ] {
             let error = ask(path, Command::Ask { keys, live: false }).unwrap_err();

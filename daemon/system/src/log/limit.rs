@@ -1,7 +1,7 @@
 //! Limits repeated lines: messages about packets, flapping interfaces, clients or a failing sink must not fill a disk,
 //! or hide all other messages.
 //!
-//! Lines from the same place in the code count as the same message, whatever they are about. Suppressed lines are
+//! Lines from the same place in the code count as the same message, even if their texts differ. Suppressed lines are
 //! counted. The count is logged when the period is over: with the next line of any kind, or when weir ends.
 
 use std::{collections::HashMap, mem, time::Duration};
@@ -31,7 +31,7 @@ struct Count {
 /// The suppressed lines of one message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct More {
-    /// Their level.
+    /// The level of these lines.
     pub level: Level,
     /// The number of lines.
     pub lines: u64,
@@ -47,7 +47,7 @@ impl Count {
 }
 
 impl Limiter {
-    /// Whether to write a line now. If not, the line is counted.
+    /// Returns true if a line may be written now. If not, the line is counted.
     pub fn admit(&mut self, place: Identifier, level: Level, message: &str, now: Duration) -> bool {
         let new = || Count { since: now, lines: 0, left_out: 0, level, last: String::new() };
         let count = self.0.entry(place).or_insert_with(new);

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use aya_obj::generated::bpf_cmd;
 use libc::c_long;
 use rustix::thread::CapabilitySet;
 use seccompiler::{
@@ -18,6 +17,7 @@ use seccompiler::{
 };
 use thiserror::Error;
 
+use super::bpf;
 use crate::privileges::NeededCapability;
 
 /// Why system calls are not restricted.
@@ -90,7 +90,7 @@ pub(super) fn forbid_opening() -> Result<(), CallsError> {
 /// The kernel still applies the filters of [`forbid_calls`], so these rules contain only the additional restrictions.
 fn questions() -> Result<Rules, CallsError> {
     let mut rules: Rules = QUESTIONS.iter().map(|call| (*call, Vec::new())).collect();
-    rules.insert(libc::SYS_bpf, one_of(0, [bpf_cmd::BPF_PROG_QUERY as u64])?);
+    rules.insert(libc::SYS_bpf, one_of(0, [bpf::Command::ProgramQuery as u64])?);
     Ok(rules)
 }
 
@@ -147,7 +147,7 @@ fn bits(nth: u8, mask: u64, value: u64) -> Result<SeccompCondition, CallsError> 
 }
 
 /// The condition that argument number `nth` is a null pointer.
-fn is_null(nth: u8) -> Result<SeccompCondition, CallsError> {
+fn require_null(nth: u8) -> Result<SeccompCondition, CallsError> {
     Ok(SeccompCondition::new(nth, Qword, SeccompCmpOp::Eq, 0)?)
 }
 
@@ -163,11 +163,16 @@ fn one_of(nth: u8, values: impl IntoIterator<Item = u64>) -> Result<Vec<SeccompR
 /// The arguments with which the calls in [`BY_ARGUMENT`] are allowed.
 fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
     let makes = kept.intersects(CapabilitySet::BPF | CapabilitySet::PERFMON);
-    let commands = BPF_USE.iter().chain(BPF_MAKE.iter().filter(|_| makes)).map(|command| *command as u64);
+    let commands = bpf::USE.iter().chain(bpf::MAKE.iter().filter(|_| makes)).map(|command| *command as u64);
     let runs = libc::PROT_EXEC as u64;
     // These bits are set-user-ID, set-group-ID and sticky.
     let special = libc::S_ISUID | libc::S_ISGID | libc::S_ISVTX;
     let plain = |nth: u8| Ok::<_, CallsError>(vec![all_of([bits(nth, special.into(), 0)])?]);
+    // Only old architectures have these.
+    #[cfg(target_arch = "x86_64")]
+    let old = [(libc::SYS_open, plain(2)?), (libc::SYS_mkdir, plain(1)?)];
+    #[cfg(not(target_arch = "x86_64"))]
+    let old = [];
     let mut rules = BTreeMap::from([
         (libc::SYS_bpf, one_of(0, commands)?),
         (libc::SYS_socket, sockets(kept)?),
@@ -182,7 +187,7 @@ fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
         // It may only signal itself, to abort.
         (libc::SYS_tgkill, one_of(0, [u64::from(std::process::id())])?),
         // It may only read limits, and only its own.
-        (libc::SYS_prlimit64, vec![all_of([is(0, 0), is_null(2)])?]),
+        (libc::SYS_prlimit64, vec![all_of([is(0, 0), require_null(2)])?]),
         (libc::SYS_sched_getaffinity, one_of(0, [0])?),
         // It may only set the priority of the calling thread.
         (libc::SYS_setpriority, vec![all_of([is(0, libc::PRIO_PROCESS as u64), is(1, 0)])?]),
@@ -190,8 +195,7 @@ fn allowed_arguments(kept: CapabilitySet) -> Result<Rules, CallsError> {
         (libc::SYS_mkdirat, plain(2)?),
         (libc::SYS_setsockopt, options()?),
     ]);
-    #[cfg(target_arch = "x86_64")]
-    rules.extend([(libc::SYS_open, plain(2)?), (libc::SYS_mkdir, plain(1)?)]);
+    rules.extend(old);
     Ok(rules)
 }
 
@@ -250,14 +254,15 @@ const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
 
 /// `ioctl(2)`: requests that libraries make: whether a descriptor is a terminal and how large it is, how much a
 /// connection has not sent yet, and the index of an interface.
+#[allow(clippy::unnecessary_cast, reason = "with musl a request is an int")]
 const REQUESTS: &[u64] = &[
-    libc::FIONBIO,
-    libc::FIOCLEX,
-    libc::FIONREAD,
-    libc::TIOCOUTQ,
-    libc::TIOCGWINSZ,
-    libc::SIOCGIFINDEX,
-    libc::TCGETS,
+    libc::FIONBIO as u64,
+    libc::FIOCLEX as u64,
+    libc::FIONREAD as u64,
+    libc::TIOCOUTQ as u64,
+    libc::TIOCGWINSZ as u64,
+    libc::SIOCGIFINDEX as u64,
+    libc::TCGETS as u64,
     TCGETS2,
 ];
 /// `TCGETS2` of newer libraries, which the crate does not define on every platform.
@@ -289,27 +294,6 @@ const PRCTL: &[i32] = &[
     libc::PR_CAPBSET_READ,
     libc::PR_SET_VMA,
 ];
-
-/// `bpf(2)`: commands that use and query existing maps, programs and links.
-const BPF_USE: &[bpf_cmd] = &[
-    bpf_cmd::BPF_MAP_LOOKUP_ELEM,
-    bpf_cmd::BPF_MAP_UPDATE_ELEM,
-    bpf_cmd::BPF_MAP_DELETE_ELEM,
-    bpf_cmd::BPF_MAP_GET_NEXT_KEY,
-    bpf_cmd::BPF_MAP_LOOKUP_BATCH,
-    bpf_cmd::BPF_MAP_UPDATE_BATCH,
-    bpf_cmd::BPF_PROG_TEST_RUN,
-    bpf_cmd::BPF_PROG_QUERY,
-    bpf_cmd::BPF_PROG_GET_FD_BY_ID,
-    bpf_cmd::BPF_OBJ_GET_INFO_BY_FD,
-    bpf_cmd::BPF_LINK_CREATE,
-    bpf_cmd::BPF_LINK_UPDATE,
-    bpf_cmd::BPF_LINK_DETACH,
-    bpf_cmd::BPF_LINK_GET_FD_BY_ID,
-];
-
-/// `bpf(2)`: commands that create new objects, if a capability for that is kept.
-const BPF_MAKE: &[bpf_cmd] = &[bpf_cmd::BPF_MAP_CREATE, bpf_cmd::BPF_PROG_LOAD, bpf_cmd::BPF_BTF_LOAD];
 
 /// Calls that [`allowed_arguments`] restricts further. `clone3` is not included, because its flags are in memory, which
 /// no filter can read: libraries use `clone` instead.

@@ -14,7 +14,7 @@ static CHANGED: Condvar = Condvar::new();
 enum GateState {
     /// No thread waits, because there are no restrictions, or none will follow.
     Open,
-    /// Restrictions will follow.
+    /// Restrictions will follow, and threads wait for them.
     Pending,
     /// All threads are restricted.
     Restricted,
@@ -24,7 +24,7 @@ fn state() -> MutexGuard<'static, GateState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From here on, [`pass`] waits.
+/// Lets [`pass`] wait from here on.
 pub(super) fn hold() {
     *state() = GateState::Pending;
 }

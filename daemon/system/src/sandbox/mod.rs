@@ -6,6 +6,7 @@
 //! Files come first: Linux restricts only the calling thread and those that it starts later, so this happens before
 //! there is a second thread. System calls come last, for all threads at once, when the programs are loaded.
 
+mod bpf;
 mod calls;
 mod gate;
 mod libraries;
@@ -55,7 +56,7 @@ enum FilesError {
 /// The sandbox that a configuration asks for.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxConfig {
-    /// Whether to drop rights at all.
+    /// True to drop rights at all.
     pub is_on: bool,
     /// The files that the configuration names.
     pub files: Files,
@@ -139,7 +140,7 @@ fn enclose(places: &Places, ports: &[u16]) -> Result<(), FilesError> {
     Ok(ruleset(places, ports)?.restrict_self().map(drop)?)
 }
 
-/// Whether the kernel supports the version of Landlock that weir needs.
+/// Returns true if the kernel supports the version of Landlock that weir needs.
 pub fn is_known() -> bool {
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

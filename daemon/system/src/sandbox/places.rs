@@ -37,7 +37,9 @@ pub struct Files {
     pub written: Vec<(String, PathBuf)>,
     /// The directory of the spools, if there is one.
     pub spool: Option<PathBuf>,
-    /// The control socket.
+    /// The directory of the history, if there is one.
+    pub history: Option<PathBuf>,
+    /// The path of the control socket.
     pub socket: Option<PathBuf>,
 }
 
@@ -100,7 +102,7 @@ impl Places {
         for path in written.chain(&files.socket) {
             places.write.extend(narrow(path)?);
         }
-        for folder in origin.state_directory.into_iter().chain(files.spool.as_deref()) {
+        for folder in origin.state_directory.into_iter().chain(files.spool.as_deref()).chain(files.history.as_deref()) {
             if is_foreign_link(folder) {
                 // weir does not follow this link, so it needs no right for the target.
                 continue;
@@ -114,7 +116,6 @@ impl Places {
 
     /// The first of these files that is outside of these places: its setting, its path, and whether it is written.
     pub fn lacks<'f>(&self, files: &'f Files) -> Option<(&'f str, &'f Path, bool)> {
-        let is_within = |places: &BTreeSet<PathBuf>, path: &Path| places.iter().any(|place| path.starts_with(place));
         let read = files.read.iter().map(|file| (file, false));
         let mut all = read.chain(files.written.iter().map(|file| (file, true)));
         all.find_map(|((setting, path), to_write)| {
@@ -123,6 +124,10 @@ impl Places {
             (!around(path).iter().all(is_reached)).then_some((setting.as_str(), path.as_path(), to_write))
         })
     }
+}
+
+fn is_within(places: &BTreeSet<PathBuf>, path: &Path) -> bool {
+    places.iter().any(|place| path.starts_with(place))
 }
 
 /// The folders [`around`] a file that the configuration names.

@@ -1,8 +1,11 @@
 //! The detail view of a row: its last hour, its peers and ports, related rows in other lists, and the source's answer
 //! about its key.
 
-use weir_report::Length;
-use weir_system::numbers::{self, bit_rate, count, packet_rate};
+use weir_schema::Length;
+use weir_system::{
+    numbers::{self, bit_rate, count, packet_rate},
+    text::escaped,
+};
 
 use super::{
     hour,
@@ -15,11 +18,11 @@ use crate::{
     list::{Amount, amount},
     screen::{Focus, Screen},
     source::KeyDetails,
-    text::{clean, right, width},
+    text::{right, width},
     words::range,
 };
 
-/// Lines of pieces.
+/// Lines, each of several pieces.
 type Lines = Vec<Vec<Piece>>;
 
 /// The columns of a number, and of its bounds.
@@ -31,7 +34,7 @@ const SHARE: usize = 9;
 const INDENT: usize = 6;
 /// From so many lines on, the hour takes more of them.
 const TALL: usize = 20;
-/// The lists of which peers and ports are taken.
+/// The list that peers and ports are taken from.
 const PAIRS: &str = "pairs";
 const FLOWS: &str = "flows";
 
@@ -61,7 +64,7 @@ pub fn detail(screen: &mut Screen, key: &Key, scrolled: usize, sheet: &mut Sheet
     }
 }
 
-/// Those that the pairs have with a host.
+/// Lists the addresses that have pairs with a host.
 fn peers(screen: &mut Screen, key: &Key, place: (usize, Paint)) -> Lines {
     let (lists, _) = screen.lists();
     let (Some(host), Some(list)) = (key.host(), lists.iter().find(|list| list.name == PAIRS)) else {
@@ -75,7 +78,7 @@ fn peers(screen: &mut Screen, key: &Key, place: (usize, Paint)) -> Lines {
         if src != host && dst != host {
             continue;
         }
-        let name = screen.names.of(peer).map_or_else(String::new, |name| format!("  {}", clean(name)));
+        let name = screen.names.of(peer).map_or_else(String::new, |name| format!("  {}", escaped(name)));
         lines.extend(row(&measure, entry.amount, arrow, vec![format!("{peer}{name}")], place));
     }
     captioned("peers, of those in the list of pairs", lines, place.1)
@@ -153,7 +156,7 @@ fn row(measure: &Measure<'_>, amount: Amount, of: &str, key: Vec<String>, (colum
         Piece::new(right(&measure.amount(amount), AMOUNT), paint.plain()),
         Piece::new(right(&measure.share(amount), SHARE), paint.plain()),
     ];
-    let mut words = vec![Piece::new(clean(of), paint.faint())];
+    let mut words = vec![Piece::new(escaped(of), paint.faint())];
     words.extend(key.into_iter().map(|part| Piece::new(part, paint.plain())));
     folded(numbers.into(), words, columns)
 }
@@ -185,7 +188,7 @@ fn folded(numbers: Vec<Piece>, words: Vec<Piece>, columns: usize) -> Lines {
     lines
 }
 
-/// Whether a row shares an address or the service with the key.
+/// Returns true if a row shares an address or the service with the key.
 fn is_related(key: &Key, other: &Key) -> bool {
     let mut networks = key.networks().peekable();
     if networks.peek().is_some() {
@@ -197,7 +200,7 @@ fn is_related(key: &Key, other: &Key) -> bool {
     key == other || same_proto && same_port
 }
 
-/// The source's answer.
+/// Draws the source's answer about the key.
 fn known(screen: &Screen, (columns, paint): (usize, Paint)) -> Lines {
     let caption = match screen.fleet {
         Some(_) => "all lists of the fleet, listed there or not",
@@ -208,11 +211,11 @@ fn known(screen: &Screen, (columns, paint): (usize, Paint)) -> Lines {
     match &screen.known {
         None if screen.can_ask => lines.push(text("asking")),
         None => lines.push(text("a replay cannot be asked")),
-        Some(KeyDetails { rows: Err(why), .. }) => lines.push(text(&clean(why))),
+        Some(KeyDetails { rows: Err(why), .. }) => lines.push(text(&escaped(why))),
         Some(KeyDetails { rows: Ok(rows), seconds, .. }) => {
             for row in rows {
                 let Some(amount) = amount(row) else { continue };
-                let mut words = vec![format!("{}:", clean(row.view.as_deref().unwrap_or_default()))];
+                let mut words = vec![format!("{}:", escaped(row.view.as_deref().unwrap_or_default()))];
                 words.extend(Key::of_row(&row.key).show(&|address| address.to_string()));
                 let words = words.into_iter().map(|word| Piece::new(word, paint.plain())).collect();
                 let numbers = Piece::new(format!("  {}", answer(amount, *seconds)), paint.strong());

@@ -3,10 +3,13 @@
 use std::fmt::Display;
 
 use jiff::{SignedDuration, Timestamp};
-use weir_report::{
+use weir_schema::{
     Alert, Distinct, Estimate, Fact, Interface, Live, NOT_MEASURED, NewFlows, Report, Unique, Verdict, is_measured,
 };
-use weir_system::numbers::{bytes, count, percent, scaled};
+use weir_system::{
+    numbers::{bytes, count, percent, scaled},
+    text::escaped,
+};
 
 use super::{
     paint::Paint,
@@ -19,7 +22,7 @@ use crate::{
     list::{By, away},
     past::{self, Look, Past},
     screen::Screen,
-    text::{clean, fit, left, right, width, wrapped},
+    text::{fit, left, right, width, wrapped},
     words::{beginning, date, lasting, range, time},
 };
 
@@ -46,7 +49,7 @@ pub fn title(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     if let Some(report) = &screen.report {
         let site = report.observer.site.as_ref().map_or_else(String::new, |site| format!(" at {site}"));
         let room = sheet.columns().saturating_sub(used).min(OBSERVER_MAX);
-        let name = fit(&clean(&format!("{}{site}", report.observer.name)), room);
+        let name = fit(&escaped(&format!("{}{site}", report.observer.name)), room);
         pieces.extend((!name.is_empty()).then(|| Piece::new(name, paint.strong())));
     }
     if let Some(fleet) = &screen.fleet {
@@ -69,7 +72,7 @@ fn shown(screen: &Screen, paint: Paint) -> Vec<Piece> {
         (None, None) => screen.fleet.iter().flat_map(|fleet| of_fleet(fleet, screen.now, paint)).collect(),
     };
     let kind = match &screen.ended {
-        Some(why) => Some(Piece::new(clean(why), paint.warning())),
+        Some(why) => Some(Piece::new(escaped(why), paint.warning())),
         None if held.is_some() => None,
         None if screen.notice.is_some() => Some(Piece::new("NO ANSWER", paint.warning())),
         // A window that has ended is not live, though the next one will take its place.
@@ -178,7 +181,7 @@ fn rates(all: &[(&Line, Option<Rate>)], (by, when): (By, &str), sheet: &mut Shee
             bits: sum.bits + rate.bits,
             packets: sum.packets + rate.packets,
         });
-        // A packet that passes two of them counts twice, and what is not measured is not in the sum.
+        // A packet that passes two of them counts twice, and the sum lacks interfaces that are not measured.
         let is_known = rest.iter().all(|(line, rate)| rate.is_some() && is_measured(&line.last.mode));
         let text = format!(
             "… and {} more, added up: {}{}, {}",
@@ -211,7 +214,7 @@ fn interface(
     let most = line.most(of);
     let is_blind = line.last.trouble.is_some() || !is_measured;
     let mark = if is_blind { "!" } else { " " };
-    let name = left(&clean(&line.last.name), name);
+    let name = left(&escaped(&line.last.name), name);
     let direction = left(line.last.direction.as_deref().unwrap_or(""), 7);
     let mut pieces = vec![
         Piece::new(mark, paint.alarm()),
@@ -247,7 +250,7 @@ fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
         };
         let text = format!(
             " {} {} {}  {}  {what}",
-            left(&clean(name), width(name).clamp(8, NAME_MAX)),
+            left(&escaped(name), width(name).clamp(8, NAME_MAX)),
             left(direction.as_deref().unwrap_or(""), 7),
             right(&bits, RATE),
             right(&packets, RATE)
@@ -260,11 +263,11 @@ fn means(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, lines: usize) {
 pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
     if let Some(past) = screen.past() {
         gaps(past, screen.now, sheet, paint);
-        return facts(&weir_report::trust(&past.union.interfaces, None), sheet, paint);
+        return facts(&weir_schema::trust(&past.union.interfaces, None), sheet, paint);
     }
     if let Some(fleet) = &screen.fleet {
         all_facts(&fleet.facts, sheet, paint);
-        return sheet.line([Piece::new(clean(&fleet.note), paint.faint())]);
+        return sheet.line([Piece::new(escaped(&fleet.note), paint.faint())]);
     }
     let Some(report) = screen.report.as_ref() else {
         let text = match (&screen.ended, &screen.live) {
@@ -274,10 +277,10 @@ pub fn trust(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
         };
         return sheet.line([Piece::new(text, paint.warning())]);
     };
-    facts(&weir_report::trust(&report.interfaces, screen.second.as_ref()), sheet, paint);
+    facts(&weir_schema::trust(&report.interfaces, screen.second.as_ref()), sheet, paint);
 }
 
-/// Draws how reliable the numbers are. Where there is little room, what is wrong stays.
+/// Draws how reliable the numbers are. Where there is little room, only problems stay.
 fn facts(all: &[Fact], sheet: &mut Sheet<'_>, paint: Paint) {
     let most = (sheet.left() / LINES_PER_FACTS).max(1);
     let mut shown: Vec<&Fact> = all.iter().collect();
@@ -312,7 +315,7 @@ fn all_facts<'f>(facts: impl IntoIterator<Item = &'f Fact>, sheet: &mut Sheet<'_
             Verdict::Neutral => paint.plain(),
             Verdict::Bad => paint.warning(),
         };
-        wrapped(&clean(text), columns).into_iter().map(move |part| Piece::new(part, style))
+        wrapped(&escaped(text), columns).into_iter().map(move |part| Piece::new(part, style))
     }));
 }
 
@@ -358,7 +361,7 @@ pub fn trouble(all: &[String], sheet: &mut Sheet<'_>, paint: Paint) {
     let Some(first) = all.first() else { return };
     let more = if all.len() > 1 { format!(" (and {} more)", all.len() - 1) } else { String::new() };
     let room = sheet.columns().saturating_sub(width(&more));
-    sheet.line([Piece::new(fit(&clean(first), room) + &more, paint.alarm())]);
+    sheet.line([Piece::new(fit(&escaped(first), room) + &more, paint.alarm())]);
 }
 
 /// Draws distinct addresses and flows, and new flows.
@@ -379,13 +382,16 @@ pub fn distinct_of_fleet(fleet: &Fleet, sheet: &mut Sheet<'_>, paint: Paint) {
         (Some("dst_ip"), true) => "destinations".to_owned(),
         (Some("src_ip"), false) => "src".to_owned(),
         (Some("dst_ip"), false) => "dst".to_owned(),
-        (Some(other), _) => clean(other),
-        (None, _) => clean(name),
+        (Some(other), _) => escaped(other),
+        (None, _) => escaped(name),
     };
     if !fleet.distinct.is_empty() {
-        let numbers = |of: &Estimate| [of.value, of.lower, of.upper];
         counts(fleet.distinct.iter().map(|(of, count)| (name(of), numbers(count))), sheet, paint);
     }
+}
+
+fn numbers(of: &Estimate) -> [u64; 3] {
+    [of.value, of.lower, of.upper]
 }
 
 /// A line of numbers with their bounds.
@@ -413,7 +419,7 @@ fn counts<N: Display>(all: impl IntoIterator<Item = (N, [u64; 3])>, sheet: &mut 
 pub fn past_alerts(past: &Past, sheet: &mut Sheet<'_>, paint: Paint) {
     let all = past.alerts();
     if !all.is_empty() {
-        sheet.line([Piece::new(format!("ALERT in this time: {}", clean(&all.join(", "))), paint.alarm())]);
+        sheet.line([Piece::new(format!("ALERT in this time: {}", escaped(&all.join(", "))), paint.alarm())]);
     }
 }
 
@@ -429,8 +435,8 @@ pub fn alert(alert: &Alert, sheet: &mut Sheet<'_>, paint: Paint) {
     });
     let mark = if state == "firing" { "ALERT" } else { "alert" };
     sheet.line([
-        Piece::new(format!("{mark} {} {state}", clean(rule)), style),
-        Piece::new(clean(&number), paint.strong()),
-        Piece::new(format!("  {}", clean(when)), paint.faint()),
+        Piece::new(format!("{mark} {} {state}", escaped(rule)), style),
+        Piece::new(escaped(&number), paint.strong()),
+        Piece::new(format!("  {}", escaped(when)), paint.faint()),
     ]);
 }

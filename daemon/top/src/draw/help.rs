@@ -62,7 +62,7 @@ const READING: [(&str, &str, For); 29] = [
     ("sparklines", "a column a second, report or step, the last right; · not known", For::All),
 ];
 
-/// Which screens a line of the help is for.
+/// The screens that a line of the help is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     All,

@@ -1,22 +1,24 @@
 //! The last hour of a key.
 
-use weir_report::{Estimate, KeyHistory, KeyWindow, Tally};
-use weir_system::numbers::{bytes, count, scaled};
+use weir_schema::{Estimate, KeyHistory, KeyWindow, Tally};
+use weir_system::{
+    numbers::{bytes, count, scaled},
+    text::escaped,
+};
 
 use super::{paint::Paint, sheet::Piece, spark::BLOCKS};
 use crate::{
     list::By,
-    text::clean,
     words::{lasting, range},
 };
 
-/// One step a column.
+/// The number of columns, which is also the number of steps.
 const COLUMNS: i64 = 60;
 /// Into how many parts the hour is divided at most: on a screen with few lines, and with many.
 const PARTS: [i64; 2] = [3, 6];
 /// The times of a history that is shorter than this, in seconds, are written to the second.
 const SHORT: i64 = 1800;
-/// A step of which no window is known.
+/// A step without data.
 const UNKNOWN: char = '·';
 /// A step in whose windows the list does not have the key.
 const NOT_LISTED: char = '_';
@@ -26,7 +28,7 @@ pub fn hour(known: Option<&Result<Box<KeyHistory>, String>>, by: By, is_tall: bo
     let text = |text: String| vec![Piece::new(text, paint.faint())];
     let history = match known {
         None => return vec![text("its last hour: asking the history".to_owned())],
-        Some(Err(why)) => return vec![text(format!("its last hour: {}", clean(why)))],
+        Some(Err(why)) => return vec![text(format!("its last hour: {}", escaped(why)))],
         Some(Ok(history)) => history,
     };
     let unit = if by == By::Packets { "pkt/s" } else { "bit/s" };
@@ -39,7 +41,7 @@ pub fn hour(known: Option<&Result<Box<KeyHistory>, String>>, by: By, is_tall: bo
     }
     let line: String = columns.iter().map(|of| block(of.as_ref(), by, most)).collect();
     lines.push(vec![Piece::new(format!("  {line}"), paint.bar())]);
-    // Not more than there are windows.
+    // An hour has no more parts than windows.
     let count = PARTS[usize::from(is_tall)].min(history.windows.len() as i64).max(1);
     let is_short = history.to.duration_since(history.from).as_secs() < SHORT;
     let format = if is_short { "%H:%M:%S" } else { "%H:%M" };
@@ -61,7 +63,7 @@ fn edge_of(history: &KeyHistory, nth: i64, count: i64) -> jiff::Timestamp {
     jiff::Timestamp::from_millisecond(from + (to - from) * nth / count).unwrap_or(history.to)
 }
 
-/// What is known of each column; a window that is longer than a column is in several.
+/// Assigns windows to columns. A window that is longer than a column is in several.
 fn columns(history: &KeyHistory) -> Vec<Option<KeyWindow>> {
     let mut all = parts(history, COLUMNS);
     for (nth, column) in (0..).zip(&mut all).filter(|(_, column)| column.is_none()) {
@@ -113,7 +115,7 @@ fn block(of: Option<&KeyWindow>, by: By, most: f64) -> char {
 
 /// The bounds of a part, and in how many windows the list has the key.
 fn in_words(part: Option<&KeyWindow>, by: By) -> (String, String) {
-    let Some(part) = part else { return (String::new(), "no window is known".to_owned()) };
+    let Some(part) = part else { return (String::new(), "no data".to_owned()) };
     let text = |number: u64| match (rate(part, number, by), by) {
         (Some(rate), By::Packets) => scaled(rate, "pkt/s"),
         (Some(rate), By::Bytes) => scaled(rate, "bit/s"),

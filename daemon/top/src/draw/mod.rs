@@ -13,6 +13,7 @@ mod tests;
 mod whisker;
 
 use ratatui::{buffer::Buffer, layout::Rect};
+use weir_system::text::escaped;
 
 pub use self::paint::Paint;
 use self::sheet::{GAP, Piece, Sheet};
@@ -20,7 +21,7 @@ use crate::{
     filter::WORDS,
     past::SPANS,
     screen::{Focus, Screen},
-    text::{clean, width, wrapped},
+    text::{width, wrapped},
 };
 
 /// One line in this many is for interfaces.
@@ -31,21 +32,21 @@ const LINES_PER_ALERT: usize = 12;
 const LINES_OF_DETAIL: usize = 30;
 /// The keys at the bottom.
 const KEYS: &str = "?help  Tab list  Enter row  /filter  < > step back  t span  Space hold  q quit";
-/// The same of a fleet.
+/// The keys on the screen of a fleet.
 const KEYS_OF_FLEET: &str = "?help  Tab list  Enter row  /filter  b p order  Space hold  q quit";
-/// The same of a time that has passed.
+/// The keys on the screen of a time that has passed.
 const KEYS_OF_PAST: &str = "?help  < >  Home oldest  End now  t span  Tab list  Enter row  /filter  q quit";
 
-/// The same of everything about a row.
+/// The keys on the screen of everything about a row.
 const KEYS_OF_DETAIL: &str = "Esc back  ↑ ↓ scroll  < > step back  t span  End now  Space hold  q quit";
-/// The same of the help.
+/// The keys on the help.
 const KEYS_OF_HELP: &str = "↑ ↓ scroll  any other key: back  q quit";
 
 /// Draws the screen into an area.
 pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) {
     let sheet = &mut Sheet::new(buffer, area);
     let lines = sheet.left();
-    let told: Vec<_> = screen.told.iter().flat_map(|told| wrapped(&clean(told), sheet.columns())).collect();
+    let told: Vec<_> = screen.told.iter().flat_map(|told| wrapped(&escaped(told), sheet.columns())).collect();
     let foot_lines = told.len().clamp(1, lines.max(1));
     head::title(screen, sheet, paint);
     if let Focus::Help(scrolled) = screen.focus {
@@ -128,19 +129,19 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
         Focus::Span(_) => {
             let spans = SPANS.iter().zip(1..).map(|((_, name), nth)| format!("{nth} = {name}")).collect::<Vec<_>>();
             let text = format!("the last:  {}   0 = now   Esc back", spans.join("  "));
-            // Without its words it fits narrow screens.
+            // Only the short form fits narrow screens.
             let short = format!("{}  0=now", spans.join(" ").replace(" = ", "="));
             let text = if width(&text) > sheet.columns() { short } else { text };
             sheet.line([Piece::new(text, paint.strong())]);
         }
         Focus::Filter(text, None) => {
             let hint = if text.is_empty() { format!("   {WORDS} or a part of a row, Enter") } else { String::new() };
-            let text = Piece::new(format!("/{}_", clean(text)), paint.strong());
+            let text = Piece::new(format!("/{}_", escaped(text)), paint.strong());
             sheet.line([text, Piece::new(hint, paint.faint())]);
         }
         Focus::Filter(text, Some(why)) => sheet.line([
-            Piece::new(format!("/{}_", clean(text)), paint.strong()),
-            Piece::new(format!("   {}", clean(why)), paint.alarm()),
+            Piece::new(format!("/{}_", escaped(text)), paint.strong()),
+            Piece::new(format!("   {}", escaped(why)), paint.alarm()),
         ]),
         Focus::Detail(..) => keys(KEYS_OF_DETAIL),
         Focus::Help(_) => keys(KEYS_OF_HELP),
@@ -148,7 +149,7 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
         Focus::List if screen.filter.is_empty() && screen.fleet.is_some() => keys(KEYS_OF_FLEET),
         Focus::List if screen.filter.is_empty() => keys(KEYS),
         Focus::List => {
-            let text = Piece::new(format!("filter {}", clean(&screen.filter_text)), paint.strong());
+            let text = Piece::new(format!("filter {}", escaped(&screen.filter_text)), paint.strong());
             sheet.words([text].into_iter().chain(words("/ changes it  Esc clears it  q quit")));
         }
     }

@@ -25,7 +25,7 @@ impl Paint {
         if self.color { Style::new().fg(color) } else { Style::new() }
     }
 
-    /// Plain text.
+    /// The style of plain text.
     pub const fn plain(self) -> Style {
         Style::new()
     }
@@ -35,32 +35,32 @@ impl Paint {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// Captions and units.
+    /// The style of captions and units.
     pub fn faint(self) -> Style {
         self.colored(Color::DarkGray)
     }
 
-    /// Bars and sparklines.
+    /// The style of bars and sparklines.
     pub fn bar(self) -> Style {
         self.colored(Color::Cyan)
     }
 
-    /// Normal values.
+    /// The style of normal values.
     pub fn good(self) -> Style {
         self.colored(Color::Green)
     }
 
-    /// Warnings.
+    /// The style of warnings.
     pub fn warning(self) -> Style {
         self.colored(Color::Yellow).add_modifier(Modifier::BOLD)
     }
 
-    /// Problems.
+    /// The style of problems.
     pub fn alarm(self) -> Style {
         self.colored(Color::Red).add_modifier(Modifier::BOLD)
     }
 
-    /// The selected row.
+    /// The style of the selected row.
     pub fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }

@@ -9,9 +9,7 @@ pub const GAP: usize = 2;
 
 /// A text in a style.
 pub struct Piece {
-    /// The text.
     pub text: String,
-    /// Its style.
     pub style: Style,
 }
 
@@ -30,7 +28,7 @@ pub struct Sheet<'b> {
 }
 
 impl<'b> Sheet<'b> {
-    /// An empty sheet.
+    /// Makes an empty sheet.
     pub fn new(buffer: &'b mut Buffer, area: Rect) -> Self {
         Self { buffer, area, next: 0 }
     }

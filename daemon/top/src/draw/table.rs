@@ -1,7 +1,10 @@
 //! The names of the lists, and the rows of the list that is shown.
 
-use weir_report::{Estimate, Length};
-use weir_system::numbers::{bytes, count, percent, scaled};
+use weir_schema::{Estimate, Length};
+use weir_system::{
+    numbers::{bytes, count, percent, scaled},
+    text::escaped,
+};
 
 use super::{
     paint::Paint,
@@ -11,7 +14,7 @@ use super::{
 use crate::{
     list::{Amount, By, List, away},
     screen::{Row, Screen},
-    text::{clean, left, right, width},
+    text::{left, right, width},
 };
 
 /// The columns of the rank and of the mark of the selected row.
@@ -26,7 +29,7 @@ const AMOUNT: usize = 8;
 const SHARE: usize = 7;
 /// The narrowest bar: with the gap before it, its scale fits.
 const BAR_MIN: usize = 11;
-/// The widest bar.
+/// The width of the longest bar, in columns.
 const BAR_MAX: usize = 48;
 /// The narrowest column of keys.
 const KEY_MIN: usize = 15;
@@ -37,7 +40,7 @@ const GAP: usize = 2;
 pub fn tabs(lists: &[List], nth: usize, sheet: &mut Sheet<'_>, paint: Paint) {
     let label = |(place, list): (usize, &List)| {
         let key = if place < 10 { format!("{} ", (place + 1) % 10) } else { String::new() };
-        let name = clean(&list.name);
+        let name = escaped(&list.name);
         if place == nth { format!("[{key}{name}]") } else { format!("{key}{name}") }
     };
     let labels: Vec<String> = lists.iter().enumerate().map(label).collect();
@@ -99,7 +102,7 @@ impl<'l> Measure<'l> {
         away(estimate, |off| self.text(off))
     }
 
-    /// The bytes or packets, whichever order the list.
+    /// The bytes or packets of a row, depending on the order of the list.
     pub fn amount(&self, amount: Amount) -> String {
         match (amount, self.by) {
             (Amount::Sums { bytes: sum, .. }, By::Bytes) => bytes(sum.value),
@@ -116,7 +119,7 @@ impl<'l> Measure<'l> {
         if whole == 0 { String::new() } else { percent(part as f64 / whole as f64) }
     }
 
-    /// Of what the shares are.
+    /// Returns what the shares are parts of.
     const fn shares_of(&self) -> &'static str {
         if self.list.is_of_view { "of view" } else { "of all" }
     }
@@ -165,7 +168,7 @@ impl<'l> Measure<'l> {
 /// How wide the columns are. A column of no width is left out.
 struct Columns {
     key: usize,
-    /// Whether source and destination have a line each.
+    /// True if source and destination have a line each.
     is_folded: bool,
     bounds: usize,
     amount: usize,
@@ -178,8 +181,7 @@ impl Columns {
     /// If there is little room, there is no bar, and if there is less, no share. The key has what remains.
     fn new(rows: &[Row], is_counted: bool, is_past: bool, caption: usize, columns: usize) -> Self {
         let share = if is_counted { 0 } else { SHARE };
-        let with = |columns: usize| if columns == 0 { 0 } else { columns + GAP };
-        let room = |share, bar| columns.saturating_sub(RANK + with(RATE) + with(share) + with(bar));
+        let room = |share, bar| columns.saturating_sub(RANK + with_gap(RATE) + with_gap(share) + with_gap(bar));
         let flat = rows.iter().map(|row| width(&row.shown.join(" "))).max().unwrap_or(0).max(KEY_MIN);
         let folded = rows.iter().flat_map(|row| &row.shown).map(|text| width(text)).max().unwrap_or(0).max(KEY_MIN);
         let is_folded = flat > room(share, BAR_MIN) && rows.iter().any(|row| row.shown.len() > 1);
@@ -194,7 +196,7 @@ impl Columns {
         let mut left = room - key;
         let optional = |columns: usize, left: &mut usize| {
             let takes = if columns > 0 && *left >= columns + GAP { columns } else { 0 };
-            *left -= with(takes);
+            *left -= with_gap(takes);
             takes
         };
         let [of_amount, of_other] = if is_counted { [0, 0] } else { [AMOUNT, RATE] };
@@ -208,6 +210,10 @@ impl Columns {
         let bar = if bar == 0 { 0 } else { (bar + left).min(BAR_MAX) };
         Self { key, is_folded, bounds, amount, other, share, bar }
     }
+}
+
+fn with_gap(columns: usize) -> usize {
+    if columns == 0 { 0 } else { columns + GAP }
 }
 
 /// Draws as many rows as fit, including the selected one.

@@ -5,7 +5,7 @@ use std::{env, fs, path::Path};
 
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use serde_json::json;
-use weir_report::{
+use weir_schema::{
     Estimate, Fact, Gap, KEY_HISTORY_SCHEMA, KeyHistory, KeyWindow, LIVE_SCHEMA, Length, Live, NO_WINDOW, OpenWindow,
     Report, Row, Tally,
 };
@@ -282,7 +282,7 @@ fn span_of(sources: &[(&str, u64, u64)]) -> Screen {
     rows.clear();
     rows.extend((1..).zip(sources).map(|(rank, &(address, least, more))| {
         let bytes = Estimate { value: least, lower: least, upper: least + more, sampled: None };
-        weir_report::TopSource { rank, src_ip: address.parse().unwrap(), bytes, ..row }
+        weir_schema::TopSource { rank, src_ip: address.parse().unwrap(), bytes, ..row }
     }));
     let mut screen = passed();
     screen.past = Some((Look::Last(1200), Box::new(past)));
@@ -352,7 +352,8 @@ fn a_message_is_never_cut_and_a_span_that_follows_now_is_read_in_silence() {
     press(&mut screen, "<");
     let asked = screen.awaited.unwrap();
     assert!(text(&mut screen, (80, 24)).contains("asking the history"));
-    let why = "no window of this time is known: there are some from 2026-11-20T07:50:00Z to 2026-11-20T08:00:00Z";
+    let why =
+        "there is no data for this time: the history has windows from 2026-11-20T07:50:00Z to 2026-11-20T08:00:00Z";
     screen.take(Update::Past(asked, Err(why.to_owned())));
     for size in [(80, 24), (100, 30), (160, 50), (40, 10)] {
         let shown = text(&mut screen, size);
@@ -412,7 +413,7 @@ fn the_last_hour_of_a_row_says_where_it_is_not_in_the_list() {
     is_as_in("hour-80x24.txt", &text(&mut screen, (80, 24)));
     is_as_in("hour-100x30.txt", &text(&mut screen, (100, 30)));
     let shown = text(&mut screen, (160, 50));
-    for part in ["no window is known", "not in the list then: at most 10.0 Mbit/s", "in the list in 40 of 60 windows"] {
+    for part in ["no data", "not in the list then: at most 10.0 Mbit/s", "in the list in 40 of 60 windows"] {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
     screen.take(Update::PastOfKey("src_ip=192.0.2.1".to_owned(), Err(NO_WINDOW.to_owned())));
@@ -435,7 +436,7 @@ fn an_hour_has_no_more_parts_than_windows() {
         let shown = text(&mut screen, size);
         let found = shown.lines().filter(|line| line.contains(" – ")).count() - 1;
         assert_eq!(found, parts, "{windows} windows:\n{shown}");
-        assert_eq!(shown.contains("no window is known"), windows == 0, "{shown}");
+        assert_eq!(shown.contains("no data"), windows == 0, "{shown}");
     }
 }
 
@@ -510,7 +511,9 @@ fn an_interface_that_is_not_measured_has_no_rate_and_nothing_is_green() {
         let mut report = golden();
         report.alerts.clear();
         report.interfaces.truncate(1);
-        report.interfaces[0].ledger.lost.values_mut().for_each(|lost| *lost = Tally::default());
+        for lost in report.interfaces[0].ledger.lost.values_mut() {
+            *lost = Tally::default();
+        }
         screen.take(Update::Report(Box::new(report)));
         // Of the second in which it was detached, a part was counted.
         let mut now = second(1, &[("eth0", 5, 500)]);
@@ -540,7 +543,9 @@ fn a_capture_that_is_not_read_says_so() {
     one.mode = "replay".to_owned();
     one.ledger.skipped = [("link_type".to_owned(), one.ledger.seen)].into();
     (one.ledger.attributed, one.ledger.sampled_out) = Default::default();
-    one.ledger.lost.values_mut().for_each(|lost| *lost = Tally::default());
+    for lost in one.ledger.lost.values_mut() {
+        *lost = Tally::default();
+    }
     screen.take(Update::Report(Box::new(report)));
     for size in [(40, 24), (80, 24), (160, 50)] {
         let shown = text(&mut screen, size);
@@ -695,7 +700,7 @@ fn control_characters_in_names_never_reach_the_terminal() {
         for mut screen in [screen, fleet(evil)] {
             press(&mut screen, keys);
             let shown = text(&mut screen, (160, 50));
-            let obeyed = |letter: char| letter != '\n' && weir_system::text::visible(letter) != letter;
+            let obeyed = |letter: char| letter != '\n' && weir_system::text::is_obeyed(letter);
             assert!(!shown.contains(obeyed), "{shown:?}");
         }
     }

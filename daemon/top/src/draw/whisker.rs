@@ -6,7 +6,7 @@
 //! ━━━━━━━━━━├────┿──┤          from the lower bound over the estimate to the upper bound
 //! ```
 
-use weir_report::Estimate;
+use weir_schema::Estimate;
 
 /// The bar of a number in this many columns. The number `full` fills all of them.
 pub fn whisker(estimate: &Estimate, full: u64, columns: usize) -> String {

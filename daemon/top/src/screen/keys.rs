@@ -30,7 +30,7 @@ fn scroll(scrolled: &mut usize, code: KeyCode) -> bool {
 }
 
 impl Screen {
-    /// Handles a key.
+    /// Reacts to a key of the keyboard.
     pub fn press(&mut self, key: KeyEvent) -> Effect {
         if key.kind == KeyEventKind::Release {
             return Effect::Draw;
@@ -106,7 +106,7 @@ impl Screen {
             KeyCode::Char('d') => self.switch_names(),
             KeyCode::Char('w') => self.switch_window(),
             KeyCode::Char(' ') => self.hold(),
-            KeyCode::Char(other) => self.told = Some(format!("{other} is no key here: ? shows all keys")),
+            KeyCode::Char(other) => self.told = Some(format!("{other} does nothing here: ? shows all keys")),
             _ => {}
         }
         Effect::Draw
@@ -151,7 +151,7 @@ impl Screen {
         }
     }
 
-    /// Chooses a row, or the last one. Who moves up to the first row wants that row, whichever it is.
+    /// Chooses a row, or the last one. Moving to the first row selects the position, not the key.
     fn go_to(&mut self, row: usize) {
         self.selected = row.min(self.shown_rows().len().saturating_sub(1));
         self.is_chosen = self.selected > 0;
@@ -217,7 +217,7 @@ impl Screen {
         }
     }
 
-    /// Whether the addresses are masked.
+    /// Returns true if the addresses are masked.
     fn is_masked(&self) -> bool {
         let past = self.past().map(|past| &past.union.addresses);
         let known = past.or(self.report.as_ref().map(|report| &report.addresses));

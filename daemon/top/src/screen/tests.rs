@@ -2,14 +2,14 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use weir_report::Length;
+use weir_schema::Length;
 
 use super::*;
 use crate::{history::tests::second, past::tests::past, picture::press};
 
 /// The golden report, which has masked addresses.
 pub fn golden() -> Report {
-    serde_json::from_str(include_str!("../../../report/tests/golden/report.json")).unwrap()
+    serde_json::from_str(include_str!("../../../schema/tests/golden/report.json")).unwrap()
 }
 
 pub fn screen() -> Screen {
@@ -165,11 +165,11 @@ fn keys_step_over_windows_and_spans_and_back_to_now() {
     let (start, end) = (past().union.window.start, past().union.window.end);
     press(&mut screen, ",");
     assert_eq!(asked(&mut screen), Some(Look::WindowBefore(start)));
-    answer(&mut screen, Err("no window of this time is known"));
+    answer(&mut screen, Err("there is no data for this time"));
     assert!(screen.past().is_some() && screen.told.is_some(), "what was shown stays");
     press(&mut screen, "t4");
     assert_eq!(asked(&mut screen), Some(Look::Last(3600)));
-    answer(&mut screen, Err("no window of this time is known"));
+    answer(&mut screen, Err("there is no data for this time"));
     assert_eq!(screen.length(), None, "windows are shown, so they are stepped over");
     press(&mut screen, ".");
     assert_eq!((asked(&mut screen), screen.told.clone()), (Some(Look::WindowAfter(end)), None));
@@ -281,13 +281,15 @@ fn where_the_history_begins_is_told_in_the_time_format_of_the_screen() {
     first.history.reaches_back_to.windows = Some(first.union.window.start);
     answer(&mut screen, Ok(first));
     press(&mut screen, "<");
-    answer(&mut screen, Err("no window of this time is known: there are some from 2026-11-20T07:50:00Z"));
+    answer(&mut screen, Err("there is no data for this time: the history has windows from 2026-11-20T07:50:00Z"));
     assert_eq!(screen.told.as_deref(), Some("the history begins 07:50:00 UTC"));
 }
 
 #[test]
 fn a_key_that_does_nothing_and_a_switch_say_so() {
-    for (key, told) in [("x", "x is no key here: ? shows all keys"), ("\nx", "x is no key here: ? shows all keys")] {
+    for (key, told) in
+        [("x", "x does nothing here: ? shows all keys"), ("\nx", "x does nothing here: ? shows all keys")]
+    {
         let mut screen = screen();
         press(&mut screen, key);
         assert_eq!(screen.told.as_deref(), Some(told));

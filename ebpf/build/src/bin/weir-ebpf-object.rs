@@ -3,7 +3,8 @@
 //!     weir-ebpf-object BUILD-FOLDER FOLDER
 //!
 //! Without debug information (DWARF), which nothing loads: it is most of what the compiler leaves. BTF stays, by which
-//! the kernel names types, functions and lines. Packed by gzip.
+//! the kernel names types and functions, but not the numbers of lines: they are half of what is left, the loader copies
+//! them for each function, and only the log of a verifier that refuses a program shows them. Packed by gzip.
 
 #![expect(clippy::print_stderr, reason = "a program's errors")]
 
@@ -65,6 +66,27 @@ fn without_numbers(names: &mut [u8]) {
     }
 }
 
+/// The content of `.BTF.ext` without numbers of lines. Its header (`struct btf_ext_header`) has the offset and length
+/// of each of its three parts: functions, lines, relocations.
+fn without_lines(ext: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
+    const HEADER: usize = 4;
+    const LINES: usize = 16;
+    const LINES_LENGTH: usize = 20;
+    const RELOCATIONS: usize = 24;
+    let word = |at: usize| {
+        let bytes = ext.get(at..).and_then(|rest| rest.first_chunk()).ok_or("a short section .BTF.ext")?;
+        Ok::<_, Box<dyn Error>>(u32::from_le_bytes(*bytes))
+    };
+    let (header, lines, length, relocations) = (word(HEADER)?, word(LINES)?, word(LINES_LENGTH)?, word(RELOCATIONS)?);
+    let first = (header + lines) as usize;
+    let after = ext.get(first + length as usize..).ok_or("a short section .BTF.ext")?;
+    let mut rest = [&ext[..first], after].concat();
+    let relocations = if relocations > lines { relocations - length } else { relocations };
+    rest[LINES_LENGTH..RELOCATIONS].copy_from_slice(&[0; 4]);
+    rest[RELOCATIONS..RELOCATIONS + 4].copy_from_slice(&relocations.to_le_bytes());
+    Ok(rest)
+}
+
 /// The relocations of `.BTF.ext` go, too: loaders know what its offsets mean.
 fn without_debug_information(object: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut elf = Builder::read(object)?;
@@ -72,8 +94,10 @@ fn without_debug_information(object: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
         let name = section.name.as_slice();
         let name = name.strip_prefix(b".rel").unwrap_or(name);
         section.delete = name.starts_with(b".debug_") || section.name.as_slice() == b".rel.BTF.ext";
-        if let (b".BTF", SectionData::Data(types)) = (section.name.as_slice(), &mut section.data) {
-            without_numbers(types.to_mut());
+        match (section.name.as_slice(), &mut section.data) {
+            (b".BTF", SectionData::Data(types)) => without_numbers(types.to_mut()),
+            (b".BTF.ext", SectionData::Data(ext)) => *ext = without_lines(ext)?.into(),
+            _ => {}
         }
     }
     for symbol in &mut elf.symbols {

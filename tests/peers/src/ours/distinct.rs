@@ -1,4 +1,4 @@
-//! weir's distinct counters.
+//! The contenders that are weir's distinct counters.
 
 use weir_sketch::Distinct;
 

@@ -42,7 +42,9 @@ impl<K: Item, F: Filter> Subject<K> for Keys<F> {
         self.0.clear();
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| drop(self.0.insert(key)));
+        for key in keys.iter() {
+            drop(self.0.insert(key));
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         keys.iter().filter(|key| self.0.contains(*key)).count() as u64
@@ -57,13 +59,17 @@ impl<K: Item, F: Remove> Subject<K> for Keys<F, true> {
         self.0.clear();
     }
     fn put(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| drop(self.0.insert(key)));
+        for key in keys.iter() {
+            drop(self.0.insert(key));
+        }
     }
     fn ask(&self, keys: &[K]) -> u64 {
         keys.iter().filter(|key| self.0.contains(*key)).count() as u64
     }
     fn remove(&mut self, keys: &[K]) {
-        keys.iter().for_each(|key| _ = self.0.remove(key));
+        for key in keys.iter() {
+            _ = self.0.remove(key);
+        }
     }
     fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
@@ -100,7 +106,7 @@ impl<K: Item, F: Filter> Subject<K> for InBatches<F> {
 pub struct Removable<F>(InBatches<F>);
 
 impl<F> Removable<F> {
-    /// Wraps this filter.
+    /// Wraps a filter from which keys can be removed.
     pub const fn new(filter: F) -> Self {
         Self(InBatches(filter))
     }

@@ -5,9 +5,9 @@ use weir_sketch::{BlockedCountMin, CountAndSum, CountMin, HeavyLight, Weight, co
 use super::{BATCH, hash, in_batches};
 use crate::{contender::Subject, item::Item};
 
-/// What each key of a stream weighs.
+/// The weight of each key of a stream.
 pub trait Packet: Weight {
-    /// One packet.
+    /// The weight of one packet.
     const ONE: Self;
 
     /// How many packets this is.

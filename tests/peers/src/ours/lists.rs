@@ -19,7 +19,7 @@ pub struct RecordGroup<'a> {
     pub keys: &'a [Key],
 }
 
-/// A list.
+/// A structure that lists the largest keys.
 pub trait List {
     fn clear(&mut self);
     fn add(&mut self, batch: &RecordGroup<'_>);

@@ -1,4 +1,4 @@
-//! weir's spread sketch.
+//! The contender that is weir's spread sketch.
 
 use weir_sketch::{Estimate, Spread};
 

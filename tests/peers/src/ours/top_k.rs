@@ -9,13 +9,13 @@ use crate::{contender::Subject, item::Item};
 
 /// A table that is asked for its `k` largest keys.
 pub struct Largest<K> {
-    /// The table.
+    /// The table of the largest keys.
     pub table: TopK<K, u64>,
     k: usize,
 }
 
 impl<K: Item> Largest<K> {
-    /// As many entries as fit into this memory.
+    /// Makes a table with as many entries as fit into this memory.
     pub fn with_bytes(k: usize, bytes: usize) -> Self {
         const TRIED: usize = 8_000;
         let entries = bytes * TRIED / TopK::<K, u64>::with_capacity(TRIED, KEY.id()).expect("the settings are allowed").memory_bytes();
@@ -53,7 +53,7 @@ pub struct LargestInBuckets<K> {
 }
 
 impl<K: Item> LargestInBuckets<K> {
-    /// As many buckets as fit into this memory.
+    /// Makes a structure with as many buckets as fit into this memory.
     pub fn with_bytes(k: usize, bytes: usize) -> Self {
         Self { buckets: CandidateBuckets::with_memory(bytes, KEY.id()).expect("the settings are allowed"), k }
     }

@@ -11,7 +11,7 @@ use crate::{contender::Subject, item::Item, ours::hash};
 pub struct SbbfRsSafe(sbbf_rs_safe::Filter);
 
 impl SbbfRsSafe {
-    /// As many blocks as fit into this memory.
+    /// Makes a filter with as many blocks as fit into this memory.
     pub fn with_bytes(bytes: usize) -> Self {
         Self(sbbf_rs_safe::Filter::new(8, bytes))
     }
@@ -40,7 +40,7 @@ impl<K: Item> Subject<K> for SbbfRsSafe {
 pub struct Fastbloom<S = fastbloom::DefaultHasher>(fastbloom::BloomFilter<S>);
 
 impl Fastbloom<ahash::RandomState> {
-    /// The same with another keyed hash.
+    /// Makes the filter with another keyed hash.
     pub fn with_ahash(bytes: usize, keys: u64) -> Self {
         let filter = fastbloom::BloomFilter::with_num_bits(bytes * 8).hasher(ahash::RandomState::new());
         Self(filter.expected_items(keys as usize))
@@ -75,7 +75,7 @@ impl<K: Item, S: BuildHasher> Subject<K> for Fastbloom<S> {
 pub struct FastbloomRsCounting(fastbloom_rs::CountingBloomFilter, usize);
 
 impl FastbloomRsCounting {
-    /// As many counters as fit into this memory.
+    /// Makes a filter with as many counters as fit into this memory.
     pub fn with_bytes(bytes: usize, hashes: u32) -> Self {
         let mut builder = fastbloom_rs::FilterBuilder::from_size_and_hashes(bytes as u64 * 2, hashes);
         builder.enable_repeat_insert(true);
@@ -109,7 +109,7 @@ impl<K: Item> Subject<K> for FastbloomRsCounting {
 pub struct BloomcraftCounting<K: Item>(CountingBloomFilter<K>);
 
 impl<K: Item> BloomcraftCounting<K> {
-    /// As many counters as fit into this memory.
+    /// Makes a filter with as many counters as fit into this memory.
     pub fn with_bytes(bytes: usize, hashes: usize) -> Self {
         Self(CountingBloomFilter::with_params(bytes * 2, hashes))
     }

@@ -133,7 +133,7 @@ pub struct CountMinSketchCrate<K: Item>(CountMinSketch64<K>, usize);
 impl<K: Item> CountMinSketchCrate<K> {
     /// Four rows of this many columns.
     pub fn with_columns(columns: usize) -> Self {
-        // Its width is twice the capacity divided by the tolerance; each row halves the probability.
+        // The width is twice the capacity divided by the tolerance; each row halves the probability.
         let sketch = CountMinSketch64::new(columns / 2, 0.94, 1.0).expect("the settings are in range");
         Self(sketch, columns * 4 * size_of::<u64>())
     }

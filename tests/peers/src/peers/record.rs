@@ -10,7 +10,7 @@ use crate::{
     rows::record::{Flow, RecordPath},
 };
 
-/// Rows of counters.
+/// The number of rows of counters.
 const ROWS: usize = 4;
 /// Flows that go together through one sketch after the other: shorter loops make all of them faster.
 const BATCH: usize = 256;

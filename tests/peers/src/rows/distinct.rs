@@ -22,9 +22,9 @@ pub fn run(bench: &mut Bench) {
 
 /// A kind of distinct counter.
 trait Row {
-    /// Its name, and how it is built.
+    /// The name of the structure, and how it is built.
     const STRUCTURE: &'static str;
-    /// Its standard error by theory.
+    /// The standard error by theory.
     const STANDARD_ERROR: f64;
 
     /// All contenders.
@@ -69,7 +69,7 @@ impl Row for UllRow {
     }
 }
 
-/// Keys a round.
+/// The number of keys in a round.
 const KEYS: u64 = 250_000;
 
 fn row<R: Row>(bench: &mut Bench) {

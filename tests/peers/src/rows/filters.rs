@@ -2,7 +2,7 @@
 //!
 //! A false negative is a wrong answer. So is a rate of false positives above the structure's limit.
 
-use weir_sketch::{BlockedBloom, Bloom, CountingBloom, Cuckoo, Quotient, ScalableBloom, TwoChoice, hash::mix};
+use weir_sketch::{BlockedBloom, Bloom, CountingBloom, Cuckoo, Quotient, ScalableBloom, hash::mix};
 
 use crate::{
     bench::Bench,
@@ -21,17 +21,16 @@ pub fn run(bench: &mut Bench) {
     row::<CountingRow>(bench);
     row::<ScalableRow>(bench);
     row::<CuckooRow>(bench);
-    row::<TwoChoiceRow>(bench);
     row::<QuotientRow>(bench);
 }
 
 /// A kind of filter.
 pub(super) trait Row {
-    /// Its name, and how it is built.
+    /// The name of the structure, and how it is built.
     const STRUCTURE: &'static str;
-    /// Whether keys can be removed; then the last quarter of insertions, where room is short, is timed by itself.
+    /// True if keys can be removed. Then the last quarter of insertions, where room is short, is timed by itself.
     const REMOVABLE: bool = false;
-    /// Whether all kinds of items are measured beyond the cache, and not only the shortest. Slow peers take minutes to
+    /// True if all kinds of items are measured beyond the cache, and not only the shortest. Slow peers take minutes to
     /// fill.
     const ALL_ITEMS_FAR: bool = false;
     /// The highest allowed rate of false positives.
@@ -163,30 +162,6 @@ impl Row for CuckooRow {
     }
 }
 
-struct TwoChoiceRow;
-
-impl Row for TwoChoiceRow {
-    const STRUCTURE: &'static str = "Two-choice filter of 16 bits, filled to 94.5 %";
-    const REMOVABLE: bool = true;
-    // The limit of the peer, which has fingerprints of 8 bits.
-    const RATE_AT_MOST: f64 = CuckooRow::RATE_AT_MOST;
-
-    fn keys(bytes: usize) -> u64 {
-        CuckooRow::keys(bytes)
-    }
-
-    fn contenders<K: Item>(bytes: usize) -> Vec<Contender<K>> {
-        if K::IS_HASH {
-            return Vec::new();
-        }
-        let keys = Self::keys(bytes);
-        vec![
-            Contender::ours("TwoChoice", ours::Removable::new(TwoChoice::with_capacity(keys, KEY.id()).expect("the settings are allowed"))),
-            Contender::peer("cuckoofilter, 8 bits", peers::Cuckoofilter::with_slots(bytes / 2)),
-        ]
-    }
-}
-
 struct QuotientRow;
 
 impl Row for QuotientRow {
@@ -241,7 +216,7 @@ struct Schedule {
     asks: u64,
     /// How many keys a round of questions has.
     asked: u64,
-    /// Whether a contender's memory is brought back into the cache when its turn comes.
+    /// True if a contender's memory is brought back into the cache when its turn comes.
     warm: bool,
 }
 

@@ -26,7 +26,7 @@ pub fn run(bench: &mut Bench) {
     row::<HeavyLightRow>(bench);
 }
 
-/// Rows of counters.
+/// The number of rows of counters.
 const ROWS: usize = 4;
 
 /// The probability of exceeding the error for which weir uses this number of rows.
@@ -39,7 +39,7 @@ fn error(columns: usize) -> f64 {
 
 /// A kind of count-min sketch.
 trait Row {
-    /// Its name, and how it is built.
+    /// The name of the structure, and how it is built.
     const STRUCTURE: &'static str;
 
     /// All contenders, each with [`ROWS`] times `columns` counters.

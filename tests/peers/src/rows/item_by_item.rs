@@ -1,7 +1,7 @@
 //! Items one by one, each hashed when it comes, with a secret key: texts of 60 bytes and numbers of 8. Most programs
 //! use a filter in this way.
 
-use weir_sketch::{BlockedBloom, Cuckoo, Quotient, TwoChoice};
+use weir_sketch::{BlockedBloom, Cuckoo, Quotient};
 
 use super::filters::{Row, compete};
 use crate::{
@@ -71,7 +71,6 @@ impl Row for CuckooRow {
         let keys = Self::keys(bytes);
         vec![
             Contender::ours("Cuckoo", Keys::removable(Cuckoo::with_key(KEY, keys).unwrap())),
-            Contender::ours("TwoChoice", Keys::removable(TwoChoice::with_key(KEY, keys).unwrap())),
             Contender::peer("cuckoofilter, 8 bits", peers::Cuckoofilter::with_slots(bytes / 2)),
         ]
     }

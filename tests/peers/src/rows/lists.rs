@@ -13,7 +13,7 @@ use crate::{
     clock::{median, nanoseconds},
     ours::{
         KEY, hash,
-        lists::{Apart, Batch, Key, List},
+        lists::{Apart, Key, List, RecordGroup},
     },
     report::{Group, Outcome, MemoryLevel},
     stream::Zipf,
@@ -28,7 +28,7 @@ const BATCH: usize = 256;
 const PIECE: usize = 32;
 const FLOWS: u32 = 1 << 20;
 
-/// Measures them.
+/// Measures all contenders for lists.
 pub fn run(bench: &mut Bench) {
     if !bench.settings.wants(STRUCTURE) {
         return;
@@ -77,7 +77,11 @@ struct Records {
 impl Records {
     fn of(all: impl Iterator<Item = [Key; LISTS]>) -> Self {
         let mut keys = [(); LISTS].map(|()| Vec::with_capacity(RECORDS));
-        all.for_each(|record| keys.iter_mut().zip(record).for_each(|(keys, key)| keys.push(key)));
+        for record in all {
+            for (keys, key) in keys.iter_mut().zip(record) {
+                keys.push(key);
+            }
+        }
         let hashes = keys.each_ref().map(|keys: &Vec<Key>| keys.iter().map(|key| hash().words(*key)).collect());
         let weights = (0..RECORDS as u64).map(|nth| CountAndSum::new(1, 60 + mix(!nth) % 1_400)).collect();
         Self { keys, hashes, weights }
@@ -131,7 +135,7 @@ fn time<L: List>(lists: &mut [L; LISTS], records: &Records, times: &mut Vec<f64>
                 *packed = Packed::from(*weight);
             }
             for (list, (keys, hashes)) in lists.iter_mut().zip(buffer.keys.iter().zip(&buffer.hashes)) {
-                list.add(&Batch { hashes, weights: &buffer.weights, packed: &packed, keys });
+                list.add(&RecordGroup { hashes, weights: &buffer.weights, packed: &packed, keys });
             }
         });
         if nth % PIECE == PIECE - 1 {

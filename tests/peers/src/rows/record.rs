@@ -49,7 +49,7 @@ pub trait RecordPath: Subject<Flow> {
     fn packets(&self, flow: &Flow) -> (u64, u64);
 }
 
-/// Measures them.
+/// Measures all contenders for records.
 pub fn run(bench: &mut Bench) {
     if !bench.settings.wants(STRUCTURE) {
         return;
@@ -83,7 +83,7 @@ fn contenders(filter_bytes: usize) -> Vec<(&'static str, bool, Box<dyn RecordPat
     ]
 }
 
-/// The input.
+/// The records that every contender gets.
 struct Records {
     flows: Vec<Flow>,
     /// Every flow once.

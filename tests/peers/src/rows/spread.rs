@@ -28,7 +28,7 @@ const STANDARD_ERROR: f64 = 0.04;
 /// A key and what it touches.
 #[derive(Clone, Copy)]
 pub struct Contact {
-    /// The key.
+    /// The key that touches an item.
     pub key: Bytes<8>,
     /// The item that it touches.
     pub item: Bytes<8>,
@@ -40,7 +40,7 @@ pub trait Spreads: Subject<Contact> {
     fn touched(&self, keys: &[Bytes<8>]) -> Vec<(u64, Option<Estimate>)>;
 }
 
-/// Measures them.
+/// Measures all contenders for spread.
 pub fn run(bench: &mut Bench) {
     if !bench.settings.wants(STRUCTURE) {
         return;

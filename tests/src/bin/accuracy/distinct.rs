@@ -16,12 +16,12 @@ use crate::tally::{CONFIDENCES, Tallies, per_10_000};
 
 /// Source addresses of one kind.
 pub struct Family {
-    /// Its name.
+    /// The name in tables.
     pub name: &'static str,
     nth: fn(u64) -> Address,
 }
 
-/// Every kind.
+/// Every kind of key.
 pub const FAMILIES: [Family; 4] = [
     Family { name: "random addresses", nth: |n| Address([mix(n), mix(!n)]) },
     Family {

@@ -73,7 +73,7 @@ impl Judge {
         }
     }
 
-    /// Whether any bound of any entry fails.
+    /// Returns true if any bound of any entry fails.
     fn list(&self, plan: &Views, nth: usize, ranking: &Ranking<ViewKey>) -> bool {
         ranking.by_bytes.iter().chain(&ranking.by_packets).any(|ranked| {
             let truth = self.dimensions[nth].get(&subject(plan, nth, &ranked.key)).copied().unwrap_or_default();
@@ -112,7 +112,7 @@ pub fn subject(plan: &Views, nth: usize, key: &ViewKey) -> Subject {
     }
 }
 
-/// Whether the bounds have the truth, and the value, between them.
+/// Returns true if the bounds have the truth, and the value, between them.
 pub fn holds(Estimate { value, lower, upper }: Estimate, truth: u64) -> bool {
     (lower..=upper).contains(&truth) && (lower..=upper).contains(&value)
 }

@@ -71,7 +71,7 @@ fn main() -> Result<ExitCode> {
     Ok(if alarms.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What is measured.
+/// The parts of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Section {
     /// Bounds of lists, counts and views, by traffic and sampling rate

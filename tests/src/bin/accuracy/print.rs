@@ -1,4 +1,4 @@
-//! Tables for people.
+//! Prints tables for people.
 
 use anyhow::Result;
 use weir_tests::table::{self, say, thousands};

@@ -1,4 +1,5 @@
-//! Whether lists show the true ten: the largest of a million flows, and those of a million keys that touch most items.
+//! Measures how often lists show the true ten: the largest of a million flows, and those of a million keys that touch
+//! most items.
 
 use std::sync::Arc;
 

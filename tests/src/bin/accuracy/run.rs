@@ -80,7 +80,7 @@ pub struct Meter<'a> {
     seen: Arc<Seen>,
 }
 
-/// A measured window.
+/// A window that has been measured.
 pub struct Measured {
     pub window: Vec<Closed>,
     pub seen: Arc<Seen>,
@@ -125,7 +125,7 @@ impl<'a> Meter<'a> {
         self.collectors[nth % workers].measure(slot, &buffer);
     }
 
-    /// Ends the window.
+    /// Ends the window and returns it.
     pub fn close(mut self) -> Measured {
         let shard = || Box::new(Shard::new(&self.config.estimates, self.views, self.key));
         let window: Vec<_> = self

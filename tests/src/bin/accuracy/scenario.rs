@@ -11,7 +11,7 @@ use crate::views;
 
 /// Traffic of one kind.
 pub struct Scenario {
-    /// Its name.
+    /// The name in tables.
     pub name: &'static str,
     /// The number of flows, and the exponent of Zipf's law by which packets belong to them.
     flows: u32,
@@ -29,7 +29,7 @@ const PACKETS: u64 = 20_000;
 /// So many flows that hardly any two packets share one.
 const ONE_EACH: u32 = 1_000_000;
 
-/// Every kind.
+/// Every kind of traffic.
 pub const ALL: [Scenario; 8] = [
     Scenario { name: "Zipf 0.8, 5,000 flows", flows: 5_000, zipf: 0.8, ..PLAIN },
     Scenario { name: "Zipf 1.1, 5,000 flows", flows: 5_000, zipf: 1.1, ..PLAIN },
@@ -81,16 +81,16 @@ pub enum Rate {
     Auto,
 }
 
-/// Every rate.
+/// Every sampling rate.
 pub const RATES: [Rate; 5] = [Rate::OneIn(1), Rate::OneIn(10), Rate::OneIn(100), Rate::OneIn(1_000), Rate::Auto];
 
 impl Rate {
-    /// Whether no packet is left out.
+    /// Returns true if no packet is left out.
     pub fn is_every_packet(self) -> bool {
         self == Self::OneIn(1)
     }
 
-    /// Its name in tables: one packet in how many.
+    /// Returns the name in tables: one packet in how many.
     pub fn name(self) -> String {
         match self {
             Self::OneIn(rate) => thousands(rate.into()),
@@ -128,10 +128,10 @@ pub enum Geometry {
 }
 
 impl Geometry {
-    /// Both.
+    /// Both geometries.
     pub const ALL: [Self; 2] = [Self::Default, Self::Smallest];
 
-    /// Its name.
+    /// Returns the name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",

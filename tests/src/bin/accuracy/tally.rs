@@ -11,14 +11,14 @@ pub const STATED: f64 = 0.999;
 /// The confidences at which bounds are judged. At the lower ones, some bounds must fail.
 pub const CONFIDENCES: [f64; 3] = [STATED, 0.9, 0.5];
 
-/// What a statement is about. A statement fails if any of its bounds fails.
+/// The subject of a statement. A statement fails if any of its bounds fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum About {
     /// Both lists of a dimension.
     List(&'static str),
     /// A distinct count.
     Unique(&'static str),
-    /// New flows.
+    /// The number of new flows.
     New,
     /// A view with bytes and packets, in both orders.
     Sums(&'static str),
@@ -27,7 +27,7 @@ pub enum About {
 }
 
 impl About {
-    /// Whether the statement is certain if every packet is taken.
+    /// Returns true if the statement is certain when every packet is taken.
     const fn is_sum(self) -> bool {
         matches!(self, Self::List(_) | Self::Sums(_))
     }
@@ -107,7 +107,7 @@ impl Cell {
     }
 }
 
-/// Whether a list had the true ten, over all seeds.
+/// How often a list had the true ten, over all seeds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tens {
     /// Lists that lacked one or more of them.

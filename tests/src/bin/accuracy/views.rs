@@ -7,11 +7,12 @@ use weir_common::ledger::Tally;
 use weir_config::{
     Config,
     names::Network,
-    view::{By, Field, Kind, Measure, Standard, View, ViewKey},
+    view::{Field, Measure, Standard, View, ViewKey},
 };
 use weir_measure::{
     answer::{Answer, Rows, Table},
     beyond::RankedPrefix,
+    by::{By, Kind},
     question::{Question, Structure, Views},
     ranking::Ranking,
 };
@@ -40,7 +41,7 @@ enum Counted {
     Distinct(fn(&Key) -> Vec<(Row, Item)>),
 }
 
-/// A question.
+/// A view whose answer is judged.
 struct ViewCase {
     name: &'static str,
     /// The view as in the configuration; `None` for a standard view.
@@ -48,7 +49,7 @@ struct ViewCase {
     counted: Counted,
 }
 
-/// Every question.
+/// Every kind of view.
 const ALL: [ViewCase; 16] = [
     ViewCase {
         name: "protocols",
@@ -195,7 +196,7 @@ pub fn own(config: &Config) -> Result<Vec<View>> {
     own.map(|asked| config.parse_view(asked.view, "accuracy", asked.name).with_context(|| asked.name)).collect()
 }
 
-/// What kind of statement the rows of a view make.
+/// The kind of statement that the rows of a view make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statement {
     /// Bytes and packets.
@@ -255,7 +256,7 @@ impl Truths {
     }
 }
 
-/// Whether every bound of every row holds.
+/// Returns true if every bound of every row holds.
 fn is_true(question: &Question, answer: &Answer, truth: &Truth, is_every_packet: bool) -> bool {
     answer.tables.iter().all(|Table { slot, total: _, rows }| match (rows, truth) {
         (Rows::Tallies(ranking), Truth::Sums(sums)) => {
@@ -265,7 +266,7 @@ fn is_true(question: &Question, answer: &Answer, truth: &Truth, is_every_packet:
             is_complete
                 && rows.into_iter().all(|ranked| {
                     let truth = sums.get(&read(&question.by, &ranked.key)).copied().unwrap_or_default();
-                    let is_in_its_table = slot.is_none() || question.by.slot(&ranked.key) == *slot;
+                    let is_in_its_table = slot.is_none() || question.by.layout.slot(&ranked.key) == *slot;
                     is_in_its_table && holds(ranked.packets, truth.packets) && holds(ranked.bytes, truth.bytes)
                 })
         }
@@ -283,7 +284,7 @@ fn is_true(question: &Question, answer: &Answer, truth: &Truth, is_every_packet:
     })
 }
 
-/// Whether the rows are exactly the largest ones.
+/// Returns true if the rows are exactly the largest ones.
 fn is_exactly(question: &Question, ranking: &Ranking<ViewKey>, sums: &HashMap<Row, Tally>) -> bool {
     let is_by_packets = question.view.measure == Measure::Packets;
     let value = |tally: &Tally| if is_by_packets { tally.packets } else { tally.bytes };
@@ -304,13 +305,13 @@ fn read(by: &By, key: &ViewKey) -> Row {
     let flow = by.flow(key);
     let mut row = Row::default();
     let mut numbers = row.numbers.iter_mut();
-    for field in by.fields() {
+    for field in by.layout.fields() {
         match field {
             Field::Ip(..) if by.kind() == Kind::Destination => row.ip = Some(flow.dst_ip()),
             Field::Ip(..) => row.ip = Some(flow.src_ip()),
             field => {
                 if let Some(number) = numbers.next() {
-                    *number = by.number(key, *field).unwrap_or_default() as u16;
+                    *number = by.layout.number(key, *field).unwrap_or_default() as u16;
                 }
             }
         }

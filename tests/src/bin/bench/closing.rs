@@ -57,7 +57,7 @@ fn round(rate: u16) -> Result<f64> {
     Ok(microseconds)
 }
 
-/// A worker's window.
+/// Makes the window of a worker.
 fn closed(worker: u64, rate: u16, seen: &Seen) -> Closed {
     let mut shard = Box::new(Shard::new(&ESTIMATES, &Views::built_in(&ESTIMATES, TOP), KEY));
     let record = |nth| {

@@ -47,7 +47,7 @@ const TCX_NEXT: u32 = u32::MAX;
 
 /// weir's programs and the benchmark's own: `ebpf/src/bin/benchmark.rs`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/weir-ebpf-benchmark"));
-/// The benchmark's own.
+/// The programs that only the benchmark has.
 const PROGRAMS: [&str; 5] = ["baseline", "draw", "two_flows", "all_miss", "zipf"];
 
 const PLAN: Plan = Plan {
@@ -64,7 +64,7 @@ const SAMPLED: Plan = Plan { sampling: Packets::OneIn(10), ..PLAN };
 /// An object is loaded once with each of these.
 const PLANS: [Plan; 3] = [PLAN, INNER, SAMPLED];
 
-/// Whether and when the ring is read.
+/// Tells if and when the ring is read.
 #[derive(Clone, Copy, PartialEq)]
 enum Reading {
     /// The ring need not be read, because nothing is evicted.
@@ -80,10 +80,10 @@ enum Reading {
 /// A row of the table.
 struct Kind {
     cost: cost::Kind,
-    /// Its plan's position in [`PLANS`].
+    /// The position of the plan in [`PLANS`].
     plan: usize,
     reading: Reading,
-    /// Whether the program counts the packet.
+    /// True if the program counts the packet.
     counted: bool,
     /// The name of the kind whose time is subtracted.
     over: &'static str,

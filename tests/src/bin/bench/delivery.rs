@@ -15,13 +15,13 @@ use weir_deliver::{
     sink::{Http, Outbox},
     spool::{Limits, root::SpoolRoot},
 };
-use weir_report::Encoded;
+use weir_schema::Encoded;
 use weir_tests::{clock, collecting, collecting::Collecting, netns, scratch::Scratch, table};
 
 use crate::acknowledged;
 
 /// A report as weir makes it, with every field: 14 KB.
-const REPORT: &str = include_str!("../../../../daemon/report/tests/golden/report.json");
+const REPORT: &str = include_str!("../../../../daemon/schema/tests/golden/report.json");
 /// Number of waiting reports.
 const WAITED: u64 = 10_000;
 /// Reports that are sent one by one.

@@ -1,5 +1,5 @@
-//! What exported sketches cost: reading them from each window, writing them once a minute, and encoding them, beside
-//! the rest of what the coordinator does at the ends of the same windows.
+//! Measures the cost of exported sketches: reading them from each window, writing them once a minute, and encoding
+//! them, beside the rest of what the coordinator does at the ends of the same windows.
 
 use std::{collections::HashMap, hint::black_box, sync::Arc, time::Duration};
 
@@ -16,13 +16,8 @@ use weir_measure::{
     seen::{self, Rotation},
     window::Span,
 };
-use weir_report::{
-    Encoded, Sketches,
-    alerting::Alerts,
-    closing::Closing,
-    observer::Observer,
-    sketches::{ListUnion, SketchExporter},
-};
+use weir_report::{SketchExporter, closing::Closing, observer::Observer};
+use weir_schema::{Encoded, Sketches, alerting::Alerts, sketches::ListUnion};
 use weir_sketch::hash::mix;
 use weir_system::clock;
 
@@ -93,6 +88,7 @@ fn minute(round: u64) -> Result<Minute> {
         last: None,
         alerts: Alerts::default(),
         exporter: SketchExporter::new(Export::default()),
+        remembered: None,
     };
     let (mut took, mut truth, mut is_exported) = (Minute::default(), HashMap::<String, Tally>::new(), false);
     for nth in 0..WINDOWS {

@@ -1,4 +1,4 @@
-//! What weir uses without traffic: CPU time of one core, and memory.
+//! Measures what weir uses without traffic: CPU time of one core, and memory.
 
 use std::{thread, time::Duration};
 

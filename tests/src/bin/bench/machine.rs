@@ -37,7 +37,8 @@ use weir_measure::{
     seen::{self, Rotation},
     window::Span,
 };
-use weir_report::{Encoded, Report, alerting::Alerts, closing::Closing, observer::Observer, sketches::SketchExporter};
+use weir_report::{SketchExporter, closing::Closing, observer::Observer};
+use weir_schema::{Encoded, Report, alerting::Alerts};
 use weir_sketch::hash::mix;
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
@@ -172,6 +173,7 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
         last: None,
         alerts: Alerts::default(),
         exporter: SketchExporter::new(config.export.clone()),
+        remembered: None,
     };
     let span = Span {
         start: Timestamp::UNIX_EPOCH,

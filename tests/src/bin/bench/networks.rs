@@ -45,7 +45,7 @@ fn v4_host(random: u64) -> Prefix {
     Prefix::of(Ipv4Addr::from_bits(mix(random) as u32).into(), 32)
 }
 
-/// Anywhere in `2000::/3`.
+/// Returns a prefix anywhere in `2000::/3`.
 fn v6(random: u64) -> Prefix {
     Prefix::of(v6_address(1 << 61 | mix(random) >> 3, 0), [32, 36, 40, 44, 48, 48, 48, 56, 64][random as usize % 9])
 }

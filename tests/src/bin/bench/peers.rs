@@ -36,7 +36,7 @@ const COMMIT: &str = "148e30ea45ebdeff78748750487e71f2d484593b";
 struct BenchRow {
     name: String,
     questions: &'static [Question],
-    /// Whether weir answers its standard views as well.
+    /// True if weir answers its standard views as well.
     with_standard_views: bool,
     /// The error of the largest that is configured in weir.
     error: Option<f64>,
@@ -93,7 +93,7 @@ fn asked(name: &str, questions: &'static [Question], with_standard_views: bool) 
 }
 
 impl BenchRow {
-    /// Whether only weir is run for this row, because flowsketch answers the same questions in another row.
+    /// Returns true if only weir is run for this row, because flowsketch answers the same questions in another row.
     const fn is_of_weir(&self) -> bool {
         self.with_standard_views || self.error.is_some()
     }

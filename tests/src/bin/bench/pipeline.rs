@@ -30,7 +30,7 @@ const ROUNDS: usize = 7;
 const RECORDS: u64 = 1 << 19;
 /// The records of a batch, as in a worker.
 const BATCH: usize = 256;
-/// weir's defaults.
+/// The settings that weir has by default.
 pub const ESTIMATES: Estimates = Estimates { unique_error: 0.005, top_error: 0.0005, top_candidates: 1024 };
 /// Entries of a list.
 pub const TOP: usize = 10;

@@ -1,4 +1,4 @@
-//! What a client that looks each second costs the daemon: `weir top`, and the page in a browser.
+//! Measures what a client that looks each second costs the daemon: `weir top`, and the page in a browser.
 
 use std::{
     io::{Read as _, Write as _},

@@ -23,7 +23,7 @@ pub fn listen() -> Result<()> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed)).context("cannot listen for Ctrl-C")
 }
 
-/// Whether there was an interrupt.
+/// Returns true if there was an interrupt.
 pub fn happened() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use weir_report::{Interface, Report, Style, write_overview};
+use weir_schema::{Interface, Report, Style, write_overview};
 use weir_tests::{
     account, clock,
     collector::Collector,

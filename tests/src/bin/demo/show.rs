@@ -1,4 +1,4 @@
-//! What the demo prints: explanations, and JSON that fits a terminal.
+//! Prints the text of the demo: explanations, and JSON that fits a terminal.
 
 use std::{
     fmt::Display,
@@ -12,7 +12,7 @@ pub use weir_system::numbers::grouped as thousands;
 /// The widest line of JSON, in columns.
 const WIDTH: usize = 96;
 
-/// Whether standard output shows colours.
+/// Returns true if standard output shows colours.
 pub fn color() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }

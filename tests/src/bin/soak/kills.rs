@@ -29,12 +29,12 @@ pub fn soak(kills: u32) -> Result<bool> {
         Ok(())
     })?;
     table::say(format!("without weir: {quiet}"))?;
-    ensure!(quiet.is_whole(), "this machine loses packets without weir: the rest would say nothing");
+    ensure!(quiet.expect_whole(), "this machine loses packets without weir: the rest would say nothing");
     let mut is_whole = true;
     for mode in MODES {
         let killed = through(&lab, || (0..kills).try_for_each(|_| live(&lab, mode)))?;
         table::say(format!("with weir in mode {mode}, killed {kills} times: {killed}"))?;
-        is_whole &= killed.is_whole();
+        is_whole &= killed.expect_whole();
     }
     Ok(is_whole)
 }

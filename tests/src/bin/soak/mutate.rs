@@ -45,7 +45,7 @@ impl Frames {
         Ok(Self { random, pool, frame: Vec::new() })
     }
 
-    /// The next frame.
+    /// Returns the next frame.
     pub fn next(&mut self) -> &[u8] {
         let Self { random, pool, frame } = self;
         frame.clear();

@@ -32,7 +32,7 @@ const BATCH: u64 = 512;
 /// Frames that are shown when something is wrong with them.
 const SHOWN_MAX: u64 = 5;
 
-/// The results.
+/// The findings of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Findings {
     frames: u64,
@@ -133,7 +133,7 @@ impl Work<'_> {
     }
 }
 
-/// One thread's comparison.
+/// The comparison of one thread.
 struct Check<'a, 'b> {
     object: &'a mut Object<'b>,
     work: Work<'a>,

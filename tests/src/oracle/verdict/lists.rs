@@ -47,7 +47,7 @@ pub struct Truths {
 }
 
 impl Truths {
-    /// Whether all bounds of a list hold, whatever its order.
+    /// Returns true if all bounds of a list hold, whatever its order.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ pub type Reports = BTreeMap<u64, Vec<u8>>;
 
 /// A place for reports on disk.
 pub trait Store {
-    /// Its name.
+    /// The name of the store.
     const NAME: &str;
 
     /// Stores reports in a new folder, each one synced, and copies the folder while the store is still open, which is

@@ -2,7 +2,7 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 use weir_deliver::spool::{Limits, Spool, root::SpoolRoot};
-use weir_report::Encoded;
+use weir_schema::Encoded;
 
 use super::{Reports, Store};
 use crate::damage;

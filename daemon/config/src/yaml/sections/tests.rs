@@ -40,7 +40,7 @@ fn every_path_of_a_configuration_is_among_its_files() {
     );
     let config = Config::parse(&config, "weir.yaml").unwrap();
     std::fs::remove_dir_all(&directory).unwrap();
-    let Files { read, written, spool, socket } = config.files(Some(Path::new("/state")));
+    let Files { read, written, spool, history, socket } = config.files(Some(Path::new("/state")));
     let read: Vec<_> = read.iter().map(|(setting, path)| (setting.as_str(), path.as_path())).collect();
     assert_eq!(
         read,
@@ -55,7 +55,9 @@ fn every_path_of_a_configuration_is_among_its_files() {
         ]
     );
     assert_eq!(written, [("sinks[0].path".to_owned(), PathBuf::from("/w/reports"))]);
+    assert_eq!(history, Some(PathBuf::from("/state/history")));
     assert_eq!((spool, socket), (Some(PathBuf::from("/p/spool")), Some(PathBuf::from("/s/control"))));
+    assert_eq!(history, Some(PathBuf::from("/state/history")));
 
     let wanted = |text: &str| Config::parse(text, "weir.yaml").unwrap().wanted(None);
     assert_eq!(wanted("prometheus: {listen: '127.0.0.1:9469'}").ports, [9469]);

@@ -1,8 +1,10 @@
-//! The sink `file`.
+//! The settings of the sink `file`.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
+
+use weir_system::sandbox::Files;
 
 use super::{
     super::{
@@ -12,6 +14,7 @@ use super::{
         section::Section,
         units,
     },
+    Settings,
     http::{COMPRESS, Compress},
 };
 
@@ -59,6 +62,16 @@ impl File {
         let taken = taken.map(|(name, _)| format!("{} is the name of a renamed file of", name.display()));
         let takes = self.rotated().find(|(_, place)| *place == other);
         taken.or(takes.map(|(name, _)| format!("its renamed files include {}, which is the file of", name.display())))
+    }
+}
+
+impl Settings for File {
+    fn spool_key(&self) -> Option<String> {
+        Some(self.place().to_string_lossy().into_owned())
+    }
+
+    fn add_files(&self, setting: &dyn Fn(&str) -> String, files: &mut Files) {
+        files.written.push((setting("path"), self.path.clone()));
     }
 }
 

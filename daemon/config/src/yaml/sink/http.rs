@@ -5,19 +5,24 @@ use std::{path::PathBuf, time::Duration};
 use http::{HeaderName, HeaderValue, Uri, header};
 use serde::{Serialize, Serializer};
 
-use super::super::{
-    NONE,
-    limits::{HEADERS_MAX, TIMEOUT},
-    secret::is_credential,
-    section::{Field, Section},
-    units,
+use weir_system::sandbox::Files;
+
+use super::{
+    super::{
+        NONE,
+        limits::{HEADERS_MAX, TIMEOUT},
+        secret::is_credential,
+        section::{Field, Section},
+        units,
+    },
+    Settings,
 };
 
-/// An HTTP collector.
+/// The settings of an HTTP collector.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Http {
-    /// Its URL, `http` or `https`, without credentials. [`Config::to_yaml`](crate::yaml::Config::to_yaml) does not show
-    /// its query.
+    /// The collector's URL, `http` or `https`, without credentials. [`Config::to_yaml`](crate::yaml::Config::to_yaml)
+    /// does not show its query.
     #[serde(serialize_with = "write_url")]
     pub url: Uri,
     /// How long a request may take.
@@ -60,7 +65,7 @@ pub struct Tls {
     pub ca_file: Option<PathBuf>,
     /// weir's own certificate and its chain, for collectors that require one.
     pub certificate_file: Option<PathBuf>,
-    /// Its key.
+    /// The file with the key of the client certificate.
     pub key_file: Option<PathBuf>,
 }
 
@@ -97,7 +102,7 @@ impl Format {
 }
 
 impl Compress {
-    /// All variants.
+    /// All variants, in the order of their declaration.
     pub const ALL: [Self; 3] = [Self::Gzip, Self::Zstd, Self::None];
 }
 
@@ -164,6 +169,36 @@ const OWN_HEADERS: [HeaderName; 7] = [
     header::CONNECTION,
     HeaderName::from_static("idempotency-key"),
 ];
+
+impl Settings for Http {
+    fn spool_key(&self) -> Option<String> {
+        Some(self.place())
+    }
+
+    fn hosts(&self) -> Vec<&str> {
+        self.url.host().into_iter().collect()
+    }
+
+    fn add_files(&self, setting: &dyn Fn(&str) -> String, files: &mut Files) {
+        files.reads(&setting("token_file"), &self.token_file);
+        files.reads(&setting("header_files"), self.header_files.iter().map(|(_, file)| file));
+        self.tls.add_files(setting, files);
+    }
+
+    fn http(&self) -> Option<&Http> {
+        Some(self)
+    }
+}
+
+impl Tls {
+    /// Adds the files that it reads.
+    pub(super) fn add_files(&self, setting: &dyn Fn(&str) -> String, files: &mut Files) {
+        let Self { ca_file, certificate_file, key_file } = self;
+        for (name, file) in [("ca_file", ca_file), ("certificate_file", certificate_file), ("key_file", key_file)] {
+            files.reads(&format!("{}.{name}", setting("tls")), file);
+        }
+    }
+}
 
 /// Reads the settings of this sink.
 pub(super) fn http(s: &mut Section<'_>) -> Option<Http> {

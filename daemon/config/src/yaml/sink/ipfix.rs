@@ -1,15 +1,18 @@
-//! The sink `ipfix`.
+//! The settings of the sink `ipfix`.
 
 use std::{fmt, net::IpAddr, time::Duration};
 
 use serde::{Serialize, Serializer};
 use weir_system::text::short;
 
-use super::super::{
-    Config,
-    limits::{DOMAIN, TIMEOUT},
-    section::{Field, Section},
-    units,
+use super::{
+    super::{
+        Config,
+        limits::{DOMAIN, TIMEOUT},
+        section::{Field, Section},
+        units,
+    },
+    Settings,
 };
 use crate::view::Standard;
 
@@ -33,10 +36,10 @@ pub const FIELDS: [&str; 13] = [
     "dst_as",
 ];
 
-/// An IPFIX collector.
+/// The settings of an IPFIX collector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ipfix {
-    /// Its address.
+    /// The address of the collector.
     #[serde(serialize_with = "write_address")]
     pub address: Address,
     /// The transport of messages.
@@ -46,7 +49,7 @@ pub struct Ipfix {
     pub timeout: Duration,
     /// The view whose rows are sent as flow records.
     pub view: String,
-    /// The observation domain.
+    /// The observation domain that messages carry.
     pub domain: u32,
 }
 
@@ -55,7 +58,7 @@ pub struct Ipfix {
 pub struct Address {
     /// A name or an address.
     pub host: String,
-    /// The port.
+    /// The port of the collector.
     pub port: u16,
 }
 
@@ -121,6 +124,21 @@ impl fmt::Display for Address {
     }
 }
 
+impl Settings for Ipfix {
+    fn spool_key(&self) -> Option<String> {
+        let (transport, address, domain) = self.place();
+        Some(format!("ipfix:{}:{}:{domain}", transport.name(), address.to_string().to_ascii_lowercase()))
+    }
+
+    fn hosts(&self) -> Vec<&str> {
+        vec![&self.address.host]
+    }
+
+    fn translates(&self) -> bool {
+        true
+    }
+}
+
 /// Reads the settings of this sink.
 pub(super) fn ipfix(s: &mut Section<'_>) -> Option<Ipfix> {
     let transports = [Transport::Udp, Transport::Tcp].map(|one| (one.name(), one));
@@ -136,7 +154,6 @@ pub(super) fn ipfix(s: &mut Section<'_>) -> Option<Ipfix> {
 /// Reads a name or an address, with or without a port.
 pub(super) fn address(field: &Field<'_>, default_port: u16, example: &str) -> Option<Address> {
     let text = field.text()?;
-    let is_name = |host: &str| !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
     let (host, port) = if let Ok(address) = text.parse::<IpAddr>() {
         (address.to_string(), Some(default_port))
     } else {
@@ -146,7 +163,7 @@ pub(super) fn address(field: &Field<'_>, default_port: u16, example: &str) -> Op
         };
         match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
             Some(inner) if inner.parse::<std::net::Ipv6Addr>().is_ok() => (inner.to_owned(), port),
-            None if is_name(host) => (host.to_owned(), port),
+            None if is_host_name(host) => (host.to_owned(), port),
             _ => (String::new(), None),
         }
     };
@@ -158,6 +175,10 @@ pub(super) fn address(field: &Field<'_>, default_port: u16, example: &str) -> Op
         return None;
     };
     Some(Address { host, port })
+}
+
+fn is_host_name(host: &str) -> bool {
+    !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
 }
 
 pub(super) fn write_address<S: Serializer>(address: &Address, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,8 +1,10 @@
-//! The sink `kafka`.
+//! The settings of the sink `kafka`.
 
 use std::{path::PathBuf, time::Duration};
 
 use serde::{Serialize, Serializer};
+
+use weir_system::sandbox::Files;
 
 use super::{
     super::{
@@ -10,6 +12,7 @@ use super::{
         section::{Field, Section},
         units,
     },
+    Settings,
     http::{Tls, tls},
     ipfix::{Address, address},
     nats::user,
@@ -32,12 +35,12 @@ pub struct Kafka {
     pub sasl: Option<Sasl>,
 }
 
-/// Authentication by SASL.
+/// The settings of authentication by SASL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sasl {
-    /// The mechanism.
+    /// The mechanism that the broker accepts.
     pub mechanism: Mechanism,
-    /// The user's name.
+    /// The name of the user.
     pub user: String,
     /// A file with the password. weir reads it for each connection.
     pub password_file: PathBuf,
@@ -52,7 +55,7 @@ pub enum Mechanism {
     /// The broker gets a proof of the password (RFC 7677).
     #[serde(rename = "scram-sha-256")]
     ScramSha256,
-    /// The same with SHA-512.
+    /// SCRAM with SHA-512.
     #[default]
     #[serde(rename = "scram-sha-512")]
     ScramSha512,
@@ -71,7 +74,7 @@ impl Kafka {
         format!("kafka:{}/{}", first.to_ascii_lowercase(), self.topic)
     }
 
-    /// Whether the other sink writes to the same topic of the same cluster: they name a common broker.
+    /// Returns true if the other sink writes to the same topic of the same cluster: they name a common broker.
     pub(super) fn is_same_topic(&self, other: &Self) -> bool {
         let is_same =
             |one: &Address| other.brokers.iter().any(|other| one.to_string().eq_ignore_ascii_case(&other.to_string()));
@@ -84,6 +87,23 @@ const PORT: u16 = 9092;
 const BROKERS: &str = "[kafka-1:9092, kafka-2:9092]";
 const MECHANISMS: [(&str, Mechanism); 3] =
     [("plain", Mechanism::Plain), ("scram-sha-256", Mechanism::ScramSha256), ("scram-sha-512", Mechanism::ScramSha512)];
+
+impl Settings for Kafka {
+    fn spool_key(&self) -> Option<String> {
+        Some(self.place())
+    }
+
+    fn hosts(&self) -> Vec<&str> {
+        self.brokers.iter().map(|broker| &*broker.host).collect()
+    }
+
+    fn add_files(&self, setting: &dyn Fn(&str) -> String, files: &mut Files) {
+        files.reads(&setting("sasl.password_file"), self.sasl.iter().map(|sasl| &sasl.password_file));
+        if let Some(tls) = &self.tls {
+            tls.add_files(setting, files);
+        }
+    }
+}
 
 /// Reads the settings of this sink.
 pub(super) fn kafka(s: &mut Section<'_>) -> Option<Kafka> {

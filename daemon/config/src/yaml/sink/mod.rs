@@ -7,9 +7,10 @@ mod kafka;
 mod nats;
 mod otlp;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
+use weir_system::sandbox::Files;
 
 pub(super) use self::http::{headers, url, write_headers};
 pub use self::ipfix::FIELDS as IPFIX_FIELDS;
@@ -20,6 +21,7 @@ pub use self::{
     ipfix::{Address, Ipfix, Transport},
     kafka::{Kafka, Mechanism, Sasl},
     nats::{Nats, NatsUrl},
+    otlp::Otlp,
 };
 use super::{
     Config, NONE,
@@ -27,7 +29,7 @@ use super::{
     section::{Field, Section},
 };
 
-/// Where reports go.
+/// A target for reports, with its queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sink {
     /// The kind of sink and its own settings.
@@ -48,7 +50,7 @@ pub enum Addresses {
     Full,
     /// The first 24 bits of IPv4, and the first 48 of IPv6.
     Prefix,
-    /// Only the IP version.
+    /// Only the IP version of addresses.
     None,
 }
 
@@ -80,6 +82,30 @@ impl Addresses {
             (Self::None, _) => 0,
         }
     }
+
+    /// The address with all bits set to 0 that may not be disclosed.
+    pub fn masked(self, address: IpAddr) -> IpAddr {
+        let bits = u32::from(self.bits(address));
+        let mask = |width: u32| if bits == 0 { 0 } else { u128::MAX << (width - bits) };
+        match address {
+            IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & mask(32) as u32).into(),
+            IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & mask(128)).into(),
+        }
+    }
+
+    /// Why weir does not answer a question about more of an address. The answer would show who is there to everyone who
+    /// tries addresses out.
+    pub fn refusal(self) -> String {
+        let [v4, v6] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].map(|like: IpAddr| self.bits(like));
+        let name = self.name();
+        if v4 == 0 {
+            return format!("the configuration has `addresses: {name}`, so weir answers no question about an address");
+        }
+        format!(
+            "the configuration has `addresses: {name}`, so weir answers only questions about networks: of at most {v4} \
+             bits (IPv4) or {v6} bits (IPv6)"
+        )
+    }
 }
 
 /// The kinds of sinks.
@@ -95,11 +121,36 @@ pub enum Target {
     /// An IPFIX collector.
     Ipfix(Ipfix),
     /// A receiver of OTLP metrics over HTTP.
-    Otlp(Box<Http>),
+    Otlp(Box<Otlp>),
     /// A subject of a NATS server. A JetStream stream stores reports that are published there.
     Nats(Box<Nats>),
     /// A topic of a Kafka cluster.
     Kafka(Box<Kafka>),
+}
+
+/// What the rest of weir asks about the settings of a sink. All that depends on its kind is in one file, except for how
+/// it delivers.
+trait Settings {
+    /// See [`Target::spool_key`].
+    fn spool_key(&self) -> Option<String>;
+
+    /// See [`Target::hosts`].
+    fn hosts(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// See [`Target::add_files`].
+    fn add_files(&self, _: &dyn Fn(&str) -> String, _: &mut Files) {}
+
+    /// See [`Target::http`].
+    fn http(&self) -> Option<&Http> {
+        None
+    }
+
+    /// See [`Target::translates`].
+    fn translates(&self) -> bool {
+        false
+    }
 }
 
 impl Sink {
@@ -111,43 +162,60 @@ impl Sink {
 const SAME_PLACE: &str = "sends to the same place as";
 
 impl Target {
-    /// Its settings, if it uses HTTP.
-    pub fn http(&self) -> Option<&Http> {
+    fn settings(&self) -> &dyn Settings {
         match self {
-            Self::Http(http) => Some(http),
-            Self::Otlp(http) => Some(http),
-            Self::Stdout | Self::File(_) | Self::Ipfix(_) | Self::Nats(_) | Self::Kafka(_) => None,
+            Self::Stdout => &Stdout,
+            Self::File(file) => file,
+            Self::Http(http) => &**http,
+            Self::Ipfix(ipfix) => ipfix,
+            Self::Otlp(otlp) => &**otlp,
+            Self::Nats(nats) => &**nats,
+            Self::Kafka(kafka) => &**kafka,
         }
     }
 
-    /// Whether reports are converted to another format for it, which takes memory.
-    pub const fn translates(&self) -> bool {
+    /// The value of `type`.
+    pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Ipfix(_) | Self::Otlp(_) => true,
-            Self::Stdout | Self::File(_) | Self::Http(_) | Self::Nats(_) | Self::Kafka(_) => false,
+            Self::Stdout => "stdout",
+            Self::File(_) => "file",
+            Self::Http(_) => "http",
+            Self::Ipfix(_) => "ipfix",
+            Self::Otlp(_) => "otlp",
+            Self::Nats(_) => "nats",
+            Self::Kafka(_) => "kafka",
         }
-    }
-
-    /// Whether its target may be on another machine.
-    pub const fn is_remote(&self) -> bool {
-        !matches!(self, Self::Stdout | Self::File(_))
     }
 
     /// Identifies its spool: includes the whole target, but nothing that may change while the target stays the same.
     /// All sinks of a configuration have different keys. `None` if the sink has no spool.
     pub fn spool_key(&self) -> Option<String> {
-        match self {
-            Self::Stdout => None,
-            Self::File(file) => Some(file.place().to_string_lossy().into_owned()),
-            Self::Http(http) => Some(http.place()),
-            Self::Ipfix(ipfix) => {
-                let (transport, address, domain) = ipfix.place();
-                Some(format!("ipfix:{}:{}:{domain}", transport.name(), address.to_string().to_ascii_lowercase()))
-            }
-            Self::Otlp(http) => Some(format!("otlp:{}", http.place())),
-            Self::Nats(nats) => Some(nats.place()),
-            Self::Kafka(kafka) => Some(kafka.place()),
-        }
+        self.settings().spool_key()
+    }
+
+    /// The hosts that weir connects to; none if reports stay on this machine.
+    pub fn hosts(&self) -> Vec<&str> {
+        self.settings().hosts()
+    }
+
+    /// Whether its target may be on another machine.
+    pub fn is_remote(&self) -> bool {
+        !self.hosts().is_empty()
+    }
+
+    /// Adds the files that it reads and writes. `setting` is the full name of one of its keys.
+    pub fn add_files(&self, setting: &dyn Fn(&str) -> String, files: &mut Files) {
+        self.settings().add_files(setting, files);
+    }
+
+    /// Its settings, if it uses HTTP.
+    pub fn http(&self) -> Option<&Http> {
+        self.settings().http()
+    }
+
+    /// Whether reports are converted to another format for it, which takes memory.
+    pub fn translates(&self) -> bool {
+        self.settings().translates()
     }
 
     /// The reason why the two sinks conflict, as a message at the later one about the earlier one.
@@ -159,50 +227,66 @@ impl Target {
             // With the same key, reports would arrive twice, or two writers would mix their lines. The same collector
             // with other headers is a different place, because headers may name a tenant.
             _ if self.spool_key()? != earlier.spool_key()? => None,
-            (Self::Http(one), Self::Http(other)) | (Self::Otlp(one), Self::Otlp(other)) => Some(one.conflict(other)),
-            _ => Some(SAME_PLACE.to_owned()),
+            _ => match (self.http(), earlier.http()) {
+                (Some(one), Some(other)) => Some(one.conflict(other)),
+                _ => Some(SAME_PLACE.to_owned()),
+            },
         }
     }
 }
 
-/// The value of `type` in a sink.
-#[derive(Clone, Copy)]
-enum Kind {
-    Stdout,
-    File,
-    Http,
-    Ipfix,
-    Kafka,
-    Nats,
-    Otlp,
+/// Standard output has no settings.
+struct Stdout;
+
+impl Settings for Stdout {
+    fn spool_key(&self) -> Option<String> {
+        None
+    }
 }
 
-const KINDS: [(&str, Kind); 7] = [
-    ("stdout", Kind::Stdout),
-    ("file", Kind::File),
-    ("http", Kind::Http),
-    ("ipfix", Kind::Ipfix),
-    ("kafka", Kind::Kafka),
-    ("nats", Kind::Nats),
-    ("otlp", Kind::Otlp),
+/// A value of `type` in a sink.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// What users write.
+    name: &'static str,
+    /// The feature of this program that it needs, and what people call it.
+    feature: Option<Feature>,
+    /// Reads its settings.
+    read: fn(&mut Section<'_>) -> Option<Target>,
+}
+
+#[derive(Clone, Copy)]
+struct Feature {
+    is_built: bool,
+    name: &'static str,
+    title: &'static str,
+}
+
+impl Feature {
+    const KAFKA: Self = Self { is_built: cfg!(feature = "kafka"), name: "kafka", title: "Kafka" };
+    const NATS: Self = Self { is_built: cfg!(feature = "nats"), name: "nats", title: "NATS" };
+    const OTLP: Self = Self { is_built: cfg!(feature = "otlp"), name: "otlp", title: "OTLP" };
+}
+
+const KINDS: [Kind; 7] = [
+    Kind { name: "stdout", feature: None, read: |_| Some(Target::Stdout) },
+    Kind { name: "file", feature: None, read: |s| Some(Target::File(file(s)?)) },
+    Kind { name: "http", feature: None, read: |s| Some(Target::Http(http(s)?.into())) },
+    Kind { name: "ipfix", feature: None, read: |s| Some(Target::Ipfix(ipfix(s)?)) },
+    Kind { name: "kafka", feature: Some(Feature::KAFKA), read: |s| Some(Target::Kafka(kafka(s)?.into())) },
+    Kind { name: "nats", feature: Some(Feature::NATS), read: |s| Some(Target::Nats(nats(s)?.into())) },
+    Kind { name: "otlp", feature: Some(Feature::OTLP), read: |s| Some(Target::Otlp(otlp(s)?.into())) },
 ];
 
 impl Kind {
-    /// Whether this build includes it. If not, notes a mistake at its name.
+    /// Returns true if this build includes it. If not, notes a mistake at its name.
     fn is_built(self, field: &Field<'_>) -> bool {
-        let (is_built, feature, name) = match self {
-            Self::Kafka => (cfg!(feature = "kafka"), "kafka", "Kafka"),
-            Self::Nats => (cfg!(feature = "nats"), "nats", "NATS"),
-            Self::Otlp => (cfg!(feature = "otlp"), "otlp", "OTLP"),
-            Self::Stdout | Self::File | Self::Http | Self::Ipfix => return true,
-        };
-        if !is_built {
-            field.refuse(format!(
-                "this weir was built without {name}: build it with `--features {feature}`, or install the Debian package, \
-                 which has it"
-            ));
-        }
-        is_built
+        let Some(Feature { name, title, .. }) = self.feature.filter(|feature| !feature.is_built) else { return true };
+        field.refuse(format!(
+            "this weir was built without {title}: build it with `--features {name}`, or install the Debian package, \
+             which has it"
+        ));
+        false
     }
 }
 
@@ -236,20 +320,12 @@ fn sink(s: &mut Section<'_>) -> Option<Sink> {
     let queue = s.get("queue", Sink::QUEUE, |f| f.size(QUEUE));
     let addresses = s.get("addresses", Addresses::default(), |f| addresses(&f));
     let kind = s.require("type", "stdout, file, http, ipfix, kafka, nats or otlp", |f| {
-        f.choice(&KINDS).filter(|kind| kind.is_built(&f))
+        f.choice(&KINDS.map(|kind| (kind.name, kind))).filter(|kind| kind.is_built(&f))
     });
     let Some(kind) = kind else {
         s.pass_others();
         return None;
     };
-    let target = match kind {
-        Kind::Stdout => Target::Stdout,
-        Kind::File => Target::File(file(s)?),
-        Kind::Http => Target::Http(http(s)?.into()),
-        Kind::Ipfix => Target::Ipfix(ipfix(s)?),
-        Kind::Kafka => Target::Kafka(kafka(s)?.into()),
-        Kind::Nats => Target::Nats(nats(s)?.into()),
-        Kind::Otlp => Target::Otlp(otlp(s)?.into()),
-    };
+    let target = (kind.read)(s)?;
     Some(Sink { target, queue, addresses })
 }

@@ -1,9 +1,11 @@
-//! The sink `nats`.
+//! The settings of the sink `nats`.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
 use http::Uri;
 use serde::{Serialize, Serializer};
+
+use weir_system::sandbox::Files;
 
 use super::{
     super::{
@@ -11,13 +13,14 @@ use super::{
         section::{Field, Section},
         units,
     },
+    Settings,
     http::{Tls, tls},
 };
 
 /// A NATS server with a stream that stores reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Nats {
-    /// Its address.
+    /// The address of the server.
     pub url: NatsUrl,
     /// The subject on which reports are published. A JetStream stream must include it.
     pub subject: String,
@@ -39,11 +42,11 @@ pub struct Nats {
 /// The address of a NATS server, without credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NatsUrl {
-    /// Whether the connection must be encrypted (`tls://`).
+    /// True if the connection must be encrypted (`tls://`).
     pub is_tls: bool,
-    /// Its name or address in lower case. An IPv6 address is in brackets.
+    /// The name or address of the host, in lower case. An IPv6 address is in brackets.
     pub host: String,
-    /// The port.
+    /// The port of the server.
     pub port: u16,
 }
 
@@ -74,6 +77,23 @@ impl Serialize for NatsUrl {
 
 /// The port assigned to NATS by IANA.
 const PORT: u16 = 4222;
+
+impl Settings for Nats {
+    fn spool_key(&self) -> Option<String> {
+        Some(self.place())
+    }
+
+    fn hosts(&self) -> Vec<&str> {
+        vec![&self.url.host]
+    }
+
+    fn add_files(&self, setting: &dyn Fn(&str) -> String, files: &mut Files) {
+        files.reads(&setting("credentials_file"), &self.credentials_file);
+        files.reads(&setting("token_file"), &self.token_file);
+        files.reads(&setting("password_file"), &self.password_file);
+        self.tls.add_files(setting, files);
+    }
+}
 
 /// Reads the settings of this sink.
 pub(super) fn nats(s: &mut Section<'_>) -> Option<Nats> {

@@ -11,7 +11,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("report: {interval: [1, 2]}", &["1:20: report.interval: expected a duration such as 10s, found the list [..]"]),
     (
         "report: {interval: 10}",
-        &["1:20: report.interval: expected a duration such as 10s, found the number 10: add its unit (ms, s, m, h)"],
+        &["1:20: report.interval: expected a duration such as 10s, found the number 10: add its unit (ms, s, m, h, d)"],
     ),
     ("report: {interval: 1500ms}", &["1:20: report.interval: 1s 500ms is not a whole number of seconds"]),
     ("report: {interval: 7s}", &["1:20: report.interval: 7s does not divide a day into equal windows, try 6s or 8s"]),
@@ -49,7 +49,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     (
         "prometheus: {listen: 127.0.0.1:0}",
-        &["1:22: prometheus.listen: port 0 means any free port, which nobody can know: name one, such as 9469"],
+        &["1:22: prometheus.listen: port 0 means any free port, which clients could not find: name one, such as 9469"],
     ),
     (
         "web: {listen: 192.0.2.1:9470}",
@@ -99,7 +99,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
-         standard_views, views, alerts, export, memory, history, control, prometheus, web, datapath, sampling, addresses, \
+         standard_views, views, alerts, export, memory, history, usage, control, prometheus, web, datapath, sampling, addresses, \
          hash_key, sandbox, sinks, spool)",
         ],
     ),

@@ -8,7 +8,7 @@ use weir_common::{
 use super::*;
 use crate::{
     rule::{When, catalogue::Catalogue},
-    view::{Condition, FLOW, Measure, Of, Values},
+    view::{Condition, FLOW, Field, Measure, Values},
     yaml::units::{show_bytes, show_duration},
 };
 
@@ -154,7 +154,8 @@ spool: {path: /srv/spool, fsync: never, max_size: 1GiB, max_age: 72h}
 sampling: {packets: auto, cpu: 0.25}
 standard_views: [services, flows]
 memory: 200MiB
-history: {memory: 1MiB}
+history: {memory: 1MiB, rows: 20, path: none, max_age: 7d, max_size: 1GiB}
+usage: {quota: 2TB, interface: wan0, day: 15}
 views: [{name: web, match: {dst_port: 443}, by: [src_ip], measure: packets, top: 7, per: interface, error: 0.002}]
 export: {views: [unique, flows], every: 5m, lg_k: 11, keys: 7}
 alerts:
@@ -167,53 +168,22 @@ alerts:
 #[test]
 fn every_setting_is_read() {
     let interface = |name: &str, mode, direction| Interface { name: name.to_owned(), mode, direction, feeds: None };
-    let http = |url, timeout_ms, compress| {
-        let timeout = Duration::from_millis(timeout_ms);
-        Target::Http(Box::new(Http {
-            url: Uri::from_static(url),
-            timeout,
-            connect_timeout: None,
-            send_timeout: None,
-            answer_timeout: None,
-            compress,
-            format: Format::Ndjson,
-            headers: Vec::new(),
-            token_file: None,
-            header_files: Vec::new(),
-            tls: Tls::default(),
-            proxy: None,
-        }))
-    };
-    let when = |text: &str| {
-        let views = parse("views: [{name: web, by: [src_ip], measure: packets, per: interface}]").unwrap().views;
-        When::parse(text, &Catalogue::new(Standard::ALL, &views)).unwrap()
-    };
     let expected = Config {
-        history: Some(History { memory: 1 << 20 }),
+        history: Some(History {
+            memory: 1 << 20,
+            rows: 20,
+            path: Location::Memory,
+            max_age: Some(Duration::from_secs(7 * 24 * 60 * 60)),
+            max_size: 1 << 30,
+        }),
+        usage: Some(Usage { quota: Some(2_000_000_000_000), interface: Some("wan0".into()), day: 15 }),
         export: Export {
             views: ExportViews::Named(vec!["unique".into(), "flows".into()]),
             every: Duration::from_secs(300),
             lg_k: 11,
             keys: 7,
         },
-        alerts: Alerts {
-            rules: vec![
-                Rule {
-                    name: "web".into(),
-                    when: when("web.packets >= 3 kpkt/s"),
-                    interface: Some("v*".into()),
-                    windows: 2,
-                    clear: 2.0,
-                },
-                Rule { name: "many".into(), when: when("flows.bytes > 5"), interface: None, windows: 1, clear: 4.5 },
-            ],
-            webhook: Some(Webhook {
-                url: Uri::from_static("https://alerts.example:8443"),
-                timeout: Duration::from_secs(1),
-                headers: Vec::new(),
-                queue: 7,
-            }),
-        },
+        alerts: alerts(),
         observer: Observer { name: Some("edge-1".into()), site: Some("fra1".into()) },
         interfaces: vec![
             interface("eth0", Mode::Auto, Direction::Ingress),
@@ -231,26 +201,11 @@ fn every_setting_is_read() {
         estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
         seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },
         standard_views: vec![Standard::Flows, Standard::Services],
-        views: vec![View {
-            name: "web".into(),
-            conditions: vec![Condition {
-                key: "dst_port",
-                is_negated: false,
-                texts: vec!["443".into()],
-                values: Values::Ranges(Of::DstPort, vec![(443, 443)]),
-            }],
-            by: vec![FLOW[0]],
-            measure: Measure::Packets,
-            top: 7,
-            per_interface: true,
-            error: 0.002,
-            follows_top_error: false,
-            has_entropy: false,
-        }],
+        views: vec![view()],
         memory: Some(200 << 20),
         control: Control { socket: None },
         spool: Spool {
-            path: SpoolLocation::Folder("/srv/spool".into()),
+            path: Location::Folder("/srv/spool".into()),
             fsync: Fsync::Never,
             max_size: 1 << 30,
             max_age: Some(Duration::from_secs(72 * 60 * 60)),
@@ -278,59 +233,121 @@ fn every_setting_is_read() {
         addresses: Addresses::Full,
         hash_key: HashKey::File("key".into()),
         sandbox: false,
-        sinks: vec![
-            Sink { target: Target::Stdout, queue: 1, addresses: Addresses::Prefix },
-            Sink {
-                target: Target::File(File {
-                    path: "reports.ndjson".into(),
-                    max_size: Some(8 << 20),
-                    keep: 2,
-                    compress: Compress::Zstd,
-                }),
-                queue: 2,
-                addresses: Addresses::Full,
-            },
-            Sink {
-                target: Target::Http(Box::new(Http {
-                    url: Uri::from_static("https://[2001:db8::1]:8443/a?b=c"),
-                    timeout: Duration::from_millis(250),
-                    connect_timeout: Some(Duration::from_secs(1)),
-                    send_timeout: Some(Duration::from_secs(2)),
-                    answer_timeout: Some(Duration::from_secs(3)),
-                    compress: Compress::Zstd,
-                    format: Format::Ndjson,
-                    headers: Vec::new(),
-                    token_file: Some("token".into()),
-                    header_files: vec![(HeaderName::from_static("x-key"), "/k".into())],
-                    tls: Tls {
-                        ca_file: Some("ca".into()),
-                        certificate_file: Some("c".into()),
-                        key_file: Some("k".into()),
-                    },
-                    proxy: Some(Uri::from_static("http://proxy:3128")),
-                })),
-                queue: 3,
-                addresses: Addresses::Full,
-            },
-            Sink {
-                target: http("http://collector", 5000, Compress::Gzip),
-                queue: Sink::QUEUE,
-                addresses: Addresses::Full,
-            },
-            Sink {
-                target: Target::Ipfix(Ipfix {
-                    address: Address { host: "2001:db8::1".into(), port: 9995 },
-                    transport: Transport::Tcp,
-                    timeout: Duration::from_secs(1),
-                    view: "web".into(),
-                    domain: 7,
-                }),
-                queue: Sink::QUEUE,
-                addresses: Addresses::Full,
-            },
-        ],
+        sinks: sinks(),
     };
     assert_eq!(parse(EVERYTHING).unwrap(), expected);
+}
+
+/// An HTTP sink with the defaults of all other settings.
+fn http(url: &'static str, timeout_ms: u64, compress: Compress) -> Target {
+    let timeout = Duration::from_millis(timeout_ms);
+    Target::Http(Box::new(Http {
+        url: Uri::from_static(url),
+        timeout,
+        connect_timeout: None,
+        send_timeout: None,
+        answer_timeout: None,
+        compress,
+        format: Format::Ndjson,
+        headers: Vec::new(),
+        token_file: None,
+        header_files: Vec::new(),
+        tls: Tls::default(),
+        proxy: None,
+    }))
+}
+
+/// The alerts of [`EVERYTHING`].
+fn alerts() -> Alerts {
+    let when = |text: &str| {
+        let views = parse("views: [{name: web, by: [src_ip], measure: packets, per: interface}]").unwrap().views;
+        When::parse(text, &Catalogue::new(Standard::ALL, &views)).unwrap()
+    };
+    Alerts {
+        rules: vec![
+            Rule {
+                name: "web".into(),
+                when: when("web.packets >= 3 kpkt/s"),
+                interface: Some("v*".into()),
+                windows: 2,
+                clear: 2.0,
+            },
+            Rule { name: "many".into(), when: when("flows.bytes > 5"), interface: None, windows: 1, clear: 4.5 },
+        ],
+        webhook: Some(Webhook {
+            url: Uri::from_static("https://alerts.example:8443"),
+            timeout: Duration::from_secs(1),
+            headers: Vec::new(),
+            queue: 7,
+        }),
+    }
+}
+
+/// The view of [`EVERYTHING`].
+fn view() -> View {
+    View {
+        name: "web".into(),
+        conditions: vec![Condition {
+            field: Field::DstPort,
+            is_negated: false,
+            texts: vec!["443".into()],
+            values: Values::Ranges(vec![(443, 443)]),
+        }],
+        by: vec![FLOW[0]],
+        measure: Measure::Packets,
+        top: 7,
+        per_interface: true,
+        error: 0.002,
+        follows_top_error: false,
+        has_entropy: false,
+    }
+}
+
+/// The sinks of [`EVERYTHING`].
+fn sinks() -> Vec<Sink> {
+    vec![
+        Sink { target: Target::Stdout, queue: 1, addresses: Addresses::Prefix },
+        Sink {
+            target: Target::File(File {
+                path: "reports.ndjson".into(),
+                max_size: Some(8 << 20),
+                keep: 2,
+                compress: Compress::Zstd,
+            }),
+            queue: 2,
+            addresses: Addresses::Full,
+        },
+        Sink {
+            target: Target::Http(Box::new(Http {
+                url: Uri::from_static("https://[2001:db8::1]:8443/a?b=c"),
+                timeout: Duration::from_millis(250),
+                connect_timeout: Some(Duration::from_secs(1)),
+                send_timeout: Some(Duration::from_secs(2)),
+                answer_timeout: Some(Duration::from_secs(3)),
+                compress: Compress::Zstd,
+                format: Format::Ndjson,
+                headers: Vec::new(),
+                token_file: Some("token".into()),
+                header_files: vec![(HeaderName::from_static("x-key"), "/k".into())],
+                tls: Tls { ca_file: Some("ca".into()), certificate_file: Some("c".into()), key_file: Some("k".into()) },
+                proxy: Some(Uri::from_static("http://proxy:3128")),
+            })),
+            queue: 3,
+            addresses: Addresses::Full,
+        },
+        Sink { target: http("http://collector", 5000, Compress::Gzip), queue: Sink::QUEUE, addresses: Addresses::Full },
+        Sink {
+            target: Target::Ipfix(Ipfix {
+                address: Address { host: "2001:db8::1".into(), port: 9995 },
+                transport: Transport::Tcp,
+                timeout: Duration::from_secs(1),
+                view: "web".into(),
+                domain: 7,
+            }),
+            queue: Sink::QUEUE,
+            addresses: Addresses::Full,
+        },
+    ]
 }
 
 #[test]

@@ -121,7 +121,7 @@ const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 const MODIFIED: u32 = 0xa1b2_cd34;
 
-/// pcap.
+/// Writes captures in the format pcap.
 impl Writer {
     fn pcap(order: Order, magic: u32, version: (u16, u16), linktype: u32) -> Self {
         let mut file = Self::new(order);
@@ -134,7 +134,7 @@ impl Writer {
     }
 }
 
-/// pcapng.
+/// Writes captures in the format pcapng.
 impl Writer {
     fn pcapng(order: Order) -> Self {
         let mut file = Self::new(order);

@@ -1,4 +1,4 @@
-//! What the sinks with an asynchronous client share.
+//! The common parts of the sinks with an asynchronous client.
 
 pub(super) mod secret;
 pub(super) mod tls;
@@ -15,7 +15,7 @@ use tokio::{
     sync::oneshot,
     time,
 };
-use weir_system::text::visible;
+use weir_system::text::escaped;
 
 pub use self::tls::TlsError;
 use super::{DeliveryError, now};
@@ -59,12 +59,12 @@ impl Driver {
         self.handle.block_on(async { time::timeout(within, work).await.ok() })
     }
 
-    /// Lets the thread end. What it has not sent yet is never sent.
+    /// Lets the thread end. Reports that it has not sent yet are never sent.
     pub fn stop(&mut self) {
         self.stop = None;
     }
 
-    /// Whether the thread has ended, or ends within this time.
+    /// Returns true if the thread has ended, or ends within this time.
     fn has_ended(&self, within: Duration) -> bool {
         self.ended.recv_timeout(within) == Err(RecvTimeoutError::Disconnected)
     }
@@ -94,5 +94,6 @@ pub(super) const fn unavailable(message: String) -> DeliveryError {
 
 /// Quotes the server's words in one line that is safe to print on a terminal.
 pub(super) fn quoted(text: &str) -> String {
-    text.chars().map(visible).take(QUOTED_MAX).collect()
+    let end = text.char_indices().nth(QUOTED_MAX).map_or(text.len(), |(end, _)| end);
+    escaped(&text[..end])
 }

@@ -1,4 +1,4 @@
-//! Which authorities a connection to a Kafka or NATS server trusts, and weir's own certificate: as with HTTPS.
+//! The authorities that a connection to a Kafka or NATS server trusts, and weir's own certificate: as with HTTPS.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::sink::http::tls::{PemError, certificates, pair};
 /// Why the TLS settings cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// A file does not contain what is needed.
+    /// A file lacks a certificate or a key.
     #[error(transparent)]
     Pem(#[from] PemError),
     /// A certificate or a key cannot be used, or the system has no roots.

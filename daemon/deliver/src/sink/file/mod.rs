@@ -14,7 +14,7 @@ use rustix::{
     fs::{FlockOperation, OFlags, fcntl_setfl, flock},
     io::Errno,
 };
-use weir_system::{confined, plain_file};
+use weir_system::{confined, folder, plain_file};
 
 pub use self::rotation::Rotation;
 use super::{DeliveryError, Sink, write_line};
@@ -42,7 +42,7 @@ struct Open {
     /// Device and inode that the path must still lead to.
     identity: (u64, u64),
     torn: bool,
-    /// Whether weir has written nothing yet: an earlier weir may already have written the first report.
+    /// True if weir has written nothing yet: an earlier weir may already have written the first report.
     is_new: bool,
 }
 
@@ -89,7 +89,7 @@ impl File {
         })
     }
 
-    /// Whether the path leads to another file than the open one, or to none.
+    /// Returns true if the path leads to another file than the open one, or to none.
     fn moved(&self) -> io::Result<bool> {
         let Some(open) = &self.open else { return Ok(false) };
         match fs::metadata(&self.path) {
@@ -117,7 +117,7 @@ impl Open {
         Ok(is_longer)
     }
 
-    /// Whether this is the last line of the file.
+    /// Returns true if this is the last line of the file.
     fn ends_with(&self, line: &[u8]) -> io::Result<bool> {
         let Some(start) = self.size()?.and_then(|size| size.checked_sub(line.len() as u64)) else { return Ok(false) };
         let mut last = vec![0; line.len()];
@@ -186,11 +186,33 @@ impl Sink for File {
         format!("file:{}", self.path.display())
     }
 
+    fn check(&self) -> Result<(), String> {
+        check_file(&self.path)
+    }
+
     fn deliver(&mut self, batch: &[Item]) -> Result<(), DeliveryError> {
         batch.iter().try_for_each(|parcel| self.append(&parcel.encoded.line)).map_err(|error| {
             let why = confined::explained(&error);
             DeliveryError::unavailable(format!("cannot write to {}: {why}", self.path.display()))
         })
+    }
+}
+
+/// Why reports cannot be appended to this file, as far as weir can tell without creating it.
+fn check_file(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            Err(format!("{shown} is a folder: name a file in it, such as {}", path.join("reports.ndjson").display()))
+        }
+        Ok(found) if found.is_file() && found.nlink() > 1 => {
+            Err(format!("{shown} has {} names (hard links): name another file", found.nlink()))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            folder::check(folder.unwrap_or(Path::new(".")))
+        }
     }
 }
 

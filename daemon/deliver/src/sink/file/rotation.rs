@@ -48,7 +48,7 @@ impl Rotation {
         }
         rename(path, &config::rotated(path, 1, Compress::None))?;
         if self.compress != Compress::None {
-            // All files use the same temporary name: the next one replaces whatever a crash has left.
+            // All files use the same temporary name: the next one replaces the remains of a crash.
             let unfinished = unfinished(path);
             for nth in 1..=self.keep {
                 let plain = config::rotated(path, nth, Compress::None);

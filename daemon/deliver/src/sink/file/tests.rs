@@ -41,7 +41,7 @@ fn ids(path: &Path) -> Vec<String> {
         _ => text = String::from_utf8(bytes).unwrap(),
     }
     assert!(text.ends_with('\n'));
-    text.lines().map(|line| serde_json::from_str::<weir_report::Report>(line).unwrap().id).collect()
+    text.lines().map(|line| serde_json::from_str::<weir_schema::Report>(line).unwrap().id).collect()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a collector's answer means.
+//! Judges the answers of a collector.
 
 use std::{io::Read, time::Duration};
 
@@ -14,14 +14,15 @@ const REFUSAL_BYTES_MAX: u64 = 200;
 /// The longest pause that a collector may ask for.
 const AFTER_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// How much of an answer is read whose content says little. After a larger one the connection cannot be reused.
+/// The most that is read of an answer whose content does not matter. After a larger one the connection cannot be
+/// reused.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// An answer of 2xx.
 pub(in crate::sink) struct Accepted(pub(super) Response<Body>);
 
 impl Accepted {
-    /// Its body, as it comes, unpacked if it is packed by gzip: some servers do that unasked.
+    /// Returns the body as it comes, unpacked if it is packed by gzip: some servers do that unasked.
     pub fn reader(&mut self) -> Box<dyn Read + '_> {
         let encoding = self.0.headers().get(header::CONTENT_ENCODING);
         let is_packed = encoding.is_some_and(|name| [&b"gzip"[..], b"x-gzip"].contains(&name.as_bytes()));
@@ -29,7 +30,7 @@ impl Accepted {
         if is_packed { Box::new(GzDecoder::new(body)) } else { Box::new(body) }
     }
 
-    /// Its start.
+    /// Reads the start of the body.
     pub fn start(&mut self) -> Vec<u8> {
         let mut start = Vec::new();
         // If only a part arrives, that part is returned.
@@ -38,7 +39,7 @@ impl Accepted {
     }
 }
 
-/// Whether this status has nothing to do with the report itself, so that a later attempt may succeed.
+/// Returns true if this status has nothing to do with the report itself, so that a later attempt may succeed.
 pub(super) fn may_pass(status: StatusCode) -> bool {
     const PASSING: [StatusCode; 6] = [
         StatusCode::UNAUTHORIZED,

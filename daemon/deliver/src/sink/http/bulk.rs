@@ -1,5 +1,8 @@
-//! An answer to a bulk request of Elasticsearch, read as it comes: whatever its size is, only the status and the reason
-//! of one action are in memory.
+//! Reads an answer to a bulk request of Elasticsearch as it comes: an answer of any size takes only the memory of one
+//! action's status and reason.
+
+#[cfg(test)]
+mod tests;
 
 use std::io::{BufReader, Bytes, Read};
 
@@ -11,17 +14,19 @@ use super::{super::DeliveryError, answer::may_pass};
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 /// How much of a text in it is kept: enough for a sentence.
 const TEXT_BYTES_MAX: usize = 200;
-/// Answers are no deeper than a few levels.
-const DEPTH_MAX: usize = 64;
+/// The deepest level of an answer at which the scanner looks for fields.
+const DEPTH_MAX: usize = 8;
 
-/// What an answer of 2xx means for a batch of so many reports: the server may have refused single ones.
+/// Judges an answer of 2xx for a batch of so many reports: the server may have refused single ones.
 ///
-/// An answer that cannot be read to its end does not tell about all reports. Then each of several is sent alone. For
-/// one alone, the status of the answer counts, unless it says that there are errors.
+/// The items for single reports count more than the fields for all. If the answer does not have an item for each
+/// report, weir sends each of several reports alone. A report that is alone is then refused: it may not have arrived,
+/// and must not hold up others. Only if the answer is too large to be read, and does not say that there are errors, its
+/// status counts for a report that is alone.
 pub(super) fn judge(answer: impl Read, reports: usize) -> Result<(), DeliveryError> {
     let mut bulk = Bulk::default();
     let end = Scanner::new(answer.take(ANSWER_BYTES_MAX)).scan(&mut bulk);
-    bulk.item_ended();
+    bulk.status_ended();
     let no_bulk = |why| {
         let message = format!("no answer to a bulk request, does the URL end with /_bulk? {why}");
         Err(DeliveryError::unavailable(message))
@@ -29,7 +34,6 @@ pub(super) fn judge(answer: impl Read, reports: usize) -> Result<(), DeliveryErr
     match end {
         End::NoJson if !bulk.is_bulk => return no_bulk("It is not JSON"),
         End::Whole if !bulk.is_bulk => return no_bulk("It has neither `errors` nor `items`"),
-        _ if bulk.has_errors == Some(false) => return Ok(()),
         _ => {}
     }
     if let Some(message) = bulk.passing {
@@ -38,27 +42,41 @@ pub(super) fn judge(answer: impl Read, reports: usize) -> Result<(), DeliveryErr
     if let Some(message) = bulk.refused {
         return Err(DeliveryError::Refused(message));
     }
-    let (known, all) = (bulk.items, reports);
-    let is_known = end == End::Whole || known >= all || all == 1 && bulk.has_errors != Some(true);
-    if is_known {
+    // The URL may ask for less than all of the answer (`filter_path`).
+    let items = if end == End::Whole { bulk.items } else { None };
+    let has_no_errors = bulk.has_errors == Some(false) && items.is_none_or(|items| items >= reports);
+    let is_known = bulk.accepted >= reports.max(items.unwrap_or(0));
+    if is_known || has_no_errors || end == End::TooLarge && reports == 1 && bulk.has_errors != Some(true) {
         return Ok(());
     }
-    Err(DeliveryError::Refused(format!("the answer can be read only for {known} of {all} reports")))
+    let how = match end {
+        End::Whole => "is incomplete",
+        End::Cut => "breaks off",
+        End::TooLarge => "is too large to be read",
+        End::NoJson => "is not JSON from some place on",
+    };
+    let known = bulk.accepted;
+    Err(DeliveryError::Refused(format!(
+        "the answer to a bulk request {how}: it tells about {known} of {reports} reports"
+    )))
 }
 
-/// What was read of an answer.
+/// The relevant fields of an answer, as far as it was read.
 #[derive(Default)]
 struct Bulk {
-    /// Whether it has `errors` or `items`.
+    /// True if it has `errors` or `items`.
     is_bulk: bool,
     has_errors: Option<bool>,
-    items: usize,
+    /// The number of items, whatever their content. `None` if the answer has no list of them.
+    items: Option<usize>,
+    /// How many reports are there, by their own status.
+    accepted: usize,
     /// The item that is being read.
-    status: Option<u16>,
+    status: Option<StatusCode>,
     reason: String,
     /// The first error after which another attempt may succeed.
     passing: Option<String>,
-    /// The first refusal.
+    /// The first refusal, in the server's words.
     refused: Option<String>,
 }
 
@@ -68,23 +86,40 @@ impl Bulk {
         let names: Vec<&str> = path.iter().map(|level| &*level.name).collect();
         match names[..] {
             ["errors"] => self.has_errors = text.parse().ok(),
-            ["items", "", _, "status"] => self.status = text.parse().ok(),
+            ["items", "", _, "status"] => {
+                self.status = text.parse().ok().and_then(|code| StatusCode::from_u16(code).ok());
+            }
             ["items", "", _, "error"] | ["items", "", _, "error", "reason"] => text.clone_into(&mut self.reason),
             _ => {}
         }
     }
 
-    fn item_ended(&mut self) {
-        let Some(status) = self.status.take() else { return };
+    /// A list or an object has begun.
+    fn opened(&mut self, path: &[Level]) {
+        if let [list, ..] = path
+            && list.name == "items"
+        {
+            let items = self.items.get_or_insert_default();
+            *items += usize::from(path.len() == 2);
+        }
+    }
+
+    /// A list or an object has ended, in what has these names on the way to it.
+    fn closed(&mut self, path: &[Level]) {
+        if path.len() == 3 {
+            self.status_ended();
+        }
+    }
+
+    /// Notes the outcome for one report.
+    fn status_ended(&mut self) {
         let reason = std::mem::take(&mut self.reason);
-        self.items += 1;
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let Some(status) = self.status.take() else { return };
+        let message = || format!("{status} for a report: {reason}");
         // A conflict: the report is there already.
         if status.is_success() || status == StatusCode::CONFLICT {
-            return;
-        }
-        let message = || format!("{status} for a report: {reason}");
-        if !status.is_client_error() || may_pass(status) {
+            self.accepted += 1;
+        } else if status.is_server_error() || may_pass(status) {
             self.passing.get_or_insert_with(message);
         } else {
             self.refused.get_or_insert_with(message);
@@ -92,12 +127,13 @@ impl Bulk {
     }
 }
 
-/// How reading ended.
+/// The way in which reading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Whole,
-    /// It is too large, or its end did not come.
+    /// The answer was cut off before its end.
     Cut,
+    TooLarge,
     NoJson,
 }
 
@@ -111,18 +147,31 @@ struct Level {
 /// Reads JSON byte by byte. Strings may have any bytes.
 struct Scanner<R> {
     bytes: Bytes<BufReader<R>>,
+    /// How many were read.
+    read: u64,
     /// A byte that was read too far.
     back: Option<u8>,
+    /// The number of open lists and objects inside the deepest one whose name matters.
+    deeper: usize,
 }
 
 impl<R: Read> Scanner<R> {
     fn new(answer: R) -> Self {
-        Self { bytes: BufReader::new(answer).bytes(), back: None }
+        Self { bytes: BufReader::new(answer).bytes(), read: 0, back: None, deeper: 0 }
     }
 
     /// The next byte; `None` at the end, also if the connection breaks.
     fn next(&mut self) -> Option<u8> {
-        self.back.take().or_else(|| self.bytes.next()?.ok())
+        self.back.take().or_else(|| {
+            let byte = self.bytes.next()?.ok()?;
+            self.read += 1;
+            Some(byte)
+        })
+    }
+
+    /// Decides how reading ended if there is no next byte.
+    const fn cut(&self) -> End {
+        if self.read < ANSWER_BYTES_MAX { End::Cut } else { End::TooLarge }
     }
 
     fn next_after_space(&mut self) -> Option<u8> {
@@ -138,22 +187,26 @@ impl<R: Read> Scanner<R> {
         let mut path: Vec<Level> = Vec::new();
         loop {
             let Some(byte) = self.next_after_space() else {
-                return if path.is_empty() { End::NoJson } else { End::Cut };
+                return if path.is_empty() { End::NoJson } else { self.cut() };
             };
             match byte {
-                b'{' | b'[' if path.len() < DEPTH_MAX => {
+                b'{' | b'[' if path.len() == DEPTH_MAX => self.deeper += 1,
+                b'{' | b'[' => {
+                    bulk.opened(&path);
                     path.push(Level { is_object: byte == b'{', name: String::new() });
                 }
-                b'}' | b']' if path.pop().is_some() => match path.len() {
-                    0 => return End::Whole,
-                    3 => bulk.item_ended(),
-                    _ => {}
-                },
+                b'}' | b']' if self.deeper > 0 => self.deeper -= 1,
+                b'}' | b']' if path.pop().is_some() => {
+                    bulk.closed(&path);
+                    if path.is_empty() {
+                        return End::Whole;
+                    }
+                }
                 b',' if !path.is_empty() => {}
                 b'"' if !path.is_empty() => {
-                    let Some(text) = self.string() else { return End::Cut };
-                    let Some(after) = self.next_after_space() else { return End::Cut };
-                    if after == b':' && path.last().is_some_and(|level| level.is_object) {
+                    let Some(text) = self.string() else { return self.cut() };
+                    let Some(after) = self.next_after_space() else { return self.cut() };
+                    if after == b':' && (self.deeper > 0 || path.last().is_some_and(|level| level.is_object)) {
                         bulk.is_bulk |= path.len() == 1 && ["errors", "items"].contains(&&*text);
                         path.last_mut().into_iter().for_each(|level| level.name.clone_from(&text));
                     } else {
@@ -162,7 +215,7 @@ impl<R: Read> Scanner<R> {
                     }
                 }
                 b'-' | b'0'..=b'9' | b'a'..=b'z' if !path.is_empty() => {
-                    let Some(text) = self.word(byte) else { return End::Cut };
+                    let Some(text) = self.word(byte) else { return self.cut() };
                     bulk.value(&path, &text);
                 }
                 _ => return End::NoJson,
@@ -200,77 +253,5 @@ impl<R: Read> Scanner<R> {
                 text.push(char::from(byte));
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    /// An answer of 400 for each of so many reports, with reasons of this length.
-    fn refusing(reports: usize, reason: &str) -> String {
-        let error = json!({"reason": reason, "type": "document_parsing_exception", "caused_by": {"reason": reason}});
-        let item = format!(r#"{{"create":{{"_index":"weir","_id":"7f/b/1","status":400,"error":{error}}}}}"#);
-        format!(r#"{{"took":3,"errors":true,"items":[{}]}}"#, vec![item; reports].join(","))
-    }
-
-    fn is_refused(judged: &Result<(), DeliveryError>) -> bool {
-        matches!(judged, Err(DeliveryError::Refused(_)))
-    }
-
-    #[test]
-    fn answers_of_every_size_are_judged() {
-        for size in [0, 100, 1_500, 30_000, 200_000, 6_000_000] {
-            let judged = judge(refusing(50, &"x".repeat(size)).as_bytes(), 50);
-            assert!(is_refused(&judged), "{size}: {judged:?}");
-            let message = judged.unwrap_err().to_string();
-            assert!(message.starts_with("400 Bad Request for a report: ") && message.len() < 300, "{message}");
-            // A report is refused alone, too, although its answer does not end within the limit.
-            assert!(is_refused(&judge(refusing(1, &"x".repeat(size)).as_bytes(), 1)), "{size}");
-        }
-    }
-
-    #[test]
-    fn an_answer_that_is_not_whole_is_judged_as_far_as_it_goes() {
-        let whole = refusing(2, "no\u{e4} \"so\"");
-        for end in 0..whole.len() {
-            let cut = &whole.as_bytes()[..end];
-            let text = String::from_utf8_lossy(cut);
-            let has_errors = text.contains("\"errors\":true,");
-            assert_eq!(is_refused(&judge(cut, 1)), has_errors, "{text}");
-            let has_status = text.contains("\"status\":400,");
-            assert!(
-                !has_status || judge(cut, 2).is_err_and(|error| error.to_string().starts_with("400 Bad")),
-                "{text}"
-            );
-        }
-        assert!(judge(whole.as_bytes(), 1).unwrap_err().to_string().contains("no\u{e4} \"so\""));
-        // Of two reports, one is known.
-        let first = r#"{"errors":true,"items":[{"create":{"status":201}},{"cre"#;
-        let judged = judge(first.as_bytes(), 2);
-        assert!(is_refused(&judged) && judged.unwrap_err().to_string().contains("1 of 2 reports"));
-        assert_eq!(judge(first.as_bytes(), 1), Ok(()));
-        assert_eq!(judge(&br#"{"errors":false,"items":[{"#[..], 2), Ok(()), "there are no errors");
-        assert_eq!(judge(format!("{{\"took\":\"{}", "x".repeat(5 << 20)).as_bytes(), 1), Ok(()), "as the status says");
-    }
-
-    #[test]
-    fn an_answer_may_have_any_bytes() {
-        let odd =
-            b"{\"errors\":true,\"items\":[{\"create\":{\"status\":400,\"error\":{\"reason\":\"a \xff\xfe \\q\"}}}]}";
-        assert!(is_refused(&judge(&odd[..], 1)));
-        let text = r#"{"errors" : true, "items" : [ {"create" : {"error" : "as a text", "status" : 429} } ] }"#;
-        let judged = judge(text.as_bytes(), 1).unwrap_err();
-        assert_eq!(judged, DeliveryError::unavailable("429 Too Many Requests for a report: as a text".to_owned()));
-        for (no_bulk, why) in
-            [("", ""), ("<html>", "not JSON"), ("{}", "neither"), ("[1]", "neither"), ("}", "not JSON")]
-        {
-            let judged = judge(no_bulk.as_bytes(), 2).unwrap_err();
-            assert!(judged.to_string().contains(why), "{no_bulk}: {judged}");
-            assert!(no_bulk.is_empty() || matches!(judged, DeliveryError::Unavailable { .. }), "{no_bulk}: {judged}");
-        }
-        assert!(judge("[".repeat(100_000).as_bytes(), 1).is_err());
     }
 }

@@ -1,18 +1,16 @@
 //! The HTTP client for every kind of content: connection, headers, secrets, TLS, proxy, compression, and the meaning of
 //! answers.
 
-use std::path::Path;
-
 use ureq::{
     Agent, Proxy, ProxyProtocol,
     http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header},
 };
-use weir_config::{self as config, Compress};
+use weir_config::{self as config, Compress, is_credential_of_service};
 
 use super::{
     answer::{Accepted, may_pass, refusal, retry_after},
     failure::explained,
-    secret::{SecretError, SecretHeader},
+    secret::SecretHeader,
     tls::{self, PemError},
     transport::{AnsweredEarly, Connections, Names},
 };
@@ -46,7 +44,7 @@ pub enum HttpError {
     Proxy {
         /// The URL of the proxy.
         url: String,
-        /// Why not.
+        /// The client's error.
         cause: ureq::Error,
     },
 }
@@ -98,14 +96,14 @@ impl Client {
         Ok(Self { agent, uri, headers: all, secrets, compress, early, proxy })
     }
 
-    /// Reads the files with secrets, as each request does, except for those that `is_excepted` selects.
+    /// Reads the files with secrets, as each request does. See [`Sink::check`](crate::sink::Sink::check).
     ///
     /// # Errors
     ///
-    /// The first file without a valid secret.
-    pub(in crate::sink) fn check_secrets(&self, is_excepted: impl Fn(&Path) -> bool) -> Result<(), SecretError> {
-        let mut secrets = self.secrets.iter().filter(|secret| !is_excepted(&secret.file));
-        secrets.try_for_each(|secret| secret.value().map(drop))
+    /// What is wrong with the first file that is.
+    pub(in crate::sink) fn check_secrets(&self) -> Result<(), String> {
+        let mut secrets = self.secrets.iter().filter(|secret| !is_credential_of_service(&secret.file));
+        secrets.try_for_each(|secret| secret.value().map(drop)).map_err(|error| error.to_string())
     }
 
     /// Scheme, host and port.

@@ -19,7 +19,7 @@ pub(super) fn explained(error: &Error, uri: &Uri, proxy: Option<&str>) -> String
     }
 }
 
-/// Whether only the collector itself can be the cause: it speaks TLS through a tunnel.
+/// Returns true if only the collector itself can be the cause: it speaks TLS through a tunnel.
 fn is_of_collector(error: &Error) -> bool {
     tls(error).is_some()
 }

@@ -35,8 +35,7 @@ pub(super) fn body<'a>(format: Format, items: &'a [Item]) -> Result<Vec<Cow<'a, 
         Format::Ndjson => Ok(items.iter().map(|item| Cow::Borrowed(&*item.encoded.line)).collect()),
         // `create` refuses an id that is there already, also where `index` is not allowed: in a data stream.
         Format::Elasticsearch => {
-            let action = |item: &Item| format!("{}\n", json!({"create": {"_id": item.encoded.id}})).into_bytes();
-            let parts = |item: &'a Item| [Cow::Owned(action(item)), Cow::Borrowed(&*item.encoded.line)];
+            let parts = |item: &'a Item| [Cow::Owned(create_action(item)), Cow::Borrowed(&*item.encoded.line)];
             Ok(items.iter().flat_map(parts).collect())
         }
         Format::Loki => {
@@ -44,6 +43,10 @@ pub(super) fn body<'a>(format: Format, items: &'a [Item]) -> Result<Vec<Cow<'a, 
             Ok(vec![Cow::Owned(serde_json::to_vec(&BTreeMap::from([("streams", streams)])).map_err(unfit)?)])
         }
     }
+}
+
+fn create_action(item: &Item) -> Vec<u8> {
+    format!("{}\n", json!({"create": {"_id": item.encoded.id}})).into_bytes()
 }
 
 /// A report for Loki. Its time is the same in every attempt, so Loki keeps one of several: same labels, time and line.
@@ -55,7 +58,7 @@ struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     fn of(item: &'a Item) -> Result<Self, serde_json::Error> {
-        // Only to know that it is text.
+        // Parsing only checks that the line is text.
         let line = item.encoded.line.strip_suffix(b"\n").unwrap_or(&item.encoded.line);
         let line = std::str::from_utf8(line).map_err(serde::ser::Error::custom)?;
         let labels = BTreeMap::from([("service_name", "weir"), ("observer", item.observer())]);

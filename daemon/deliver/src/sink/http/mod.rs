@@ -5,13 +5,13 @@ mod bulk;
 mod client;
 mod failure;
 mod format;
+#[cfg(test)]
+mod hostile;
 mod secret;
 #[cfg(test)]
 pub(super) mod tests;
 pub(super) mod tls;
 mod transport;
-
-use std::path::Path;
 
 use weir_config::{self as config, Compress, Format};
 
@@ -34,7 +34,7 @@ pub(super) const BATCH: usize = 100;
 pub struct Http {
     client: Client,
     format: Format,
-    /// Whether it takes alert messages instead of reports.
+    /// True if it takes alert messages instead of reports.
     is_webhook: bool,
 }
 
@@ -57,15 +57,6 @@ impl Http {
         let settings = config::Http { url, timeout, headers, compress: Compress::None, ..config::Http::default() };
         Ok(Self { client: Client::new(&settings, "application/json")?, format: Format::Ndjson, is_webhook: true })
     }
-
-    /// Reads the files with secrets, as each request does, except for those that `is_excepted` selects.
-    ///
-    /// # Errors
-    ///
-    /// The first file without a valid secret.
-    pub fn check_secrets(&self, is_excepted: impl Fn(&Path) -> bool) -> Result<(), SecretError> {
-        self.client.check_secrets(is_excepted)
-    }
 }
 
 impl Sink for Http {
@@ -76,6 +67,10 @@ impl Sink for Http {
 
     fn carries(&self) -> [&'static str; 2] {
         if self.is_webhook { ["an alert", "alerts"] } else { ["a report", "reports"] }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.client.check_secrets()
     }
 
     fn batch(&self) -> usize {

@@ -16,7 +16,7 @@ const BYTES_MAX: u64 = 16 << 10;
 /// A header with a secret.
 #[derive(Clone, Debug)]
 pub(super) struct SecretHeader {
-    /// Its name.
+    /// The name of the header.
     pub name: HeaderName,
     /// The prefix of the secret, such as `Bearer `.
     before: &'static str,
@@ -30,11 +30,11 @@ pub enum SecretError {
     /// The file cannot be read.
     #[error("cannot read {file}, which has the header `{name}`: {error}")]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// The header.
+        /// The header that the file is for.
         name: HeaderName,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
     /// Every user may read it.
@@ -43,9 +43,9 @@ pub enum SecretError {
     /// The content is not a valid value.
     #[error("{file} should have the header `{name}` in one line of at most {BYTES_MAX} characters")]
     NoValue {
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// The header.
+        /// The header that the file is for.
         name: HeaderName,
     },
 }

@@ -27,7 +27,7 @@ use rustls::{
 };
 use weir_config::Tls;
 use weir_http::{Limits, Server};
-use weir_report::Encoded;
+use weir_schema::Encoded;
 
 use super::{
     super::tests::{id, parcels},

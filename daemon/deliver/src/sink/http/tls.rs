@@ -1,4 +1,4 @@
-//! Which authorities HTTPS trusts, and weir's own certificate.
+//! The authorities that HTTPS trusts, and weir's own certificate.
 
 use std::{
     io::{self, Read},
@@ -25,9 +25,9 @@ pub enum PemError {
     /// The file cannot be read.
     #[error("cannot read {file}: {error}")]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
     /// Every user may read the key.
@@ -43,15 +43,15 @@ pub enum PemError {
         certificate: String,
         /// The file of the key.
         key: String,
-        /// Why not.
+        /// The cause.
         cause: rustls::Error,
     },
-    /// The file does not contain what is needed.
+    /// The file lacks a certificate or a key.
     #[error("{file} has no {what} in PEM format")]
     Missing {
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// What is missing.
+        /// The part that is missing: a certificate or a key.
         what: &'static str,
     },
 }

@@ -30,12 +30,12 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// The longest time that it is held back.
 const MOMENT_MAX: Duration = Duration::from_millis(500);
 
-/// Whether the answer to the last request came before the request had left.
+/// A flag that is set if the answer to the last request came before the request had left.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AnsweredEarly(Arc<AtomicBool>);
 
 impl AnsweredEarly {
-    /// Whether the answer came early; resets this for the next request.
+    /// Returns true if the answer came early. Resets the flag for the next request.
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
@@ -45,7 +45,7 @@ impl AnsweredEarly {
     }
 }
 
-/// Makes connections.
+/// Makes connections to the collector, directly or through a proxy.
 #[derive(Debug)]
 pub(super) struct Connections {
     early: AnsweredEarly,
@@ -80,7 +80,7 @@ pub(super) struct Connection {
     moment: Duration,
     /// The last byte of what was sent.
     held: Option<u8>,
-    /// Whether a request has begun.
+    /// True if a request has begun.
     is_inside: bool,
 }
 

@@ -29,7 +29,7 @@ pub const DIRECTION: u16 = 61;
 pub const INTERFACE_NAME: u16 = 82;
 pub const ICMP_V6: u16 = 139;
 pub const DOMAIN: u16 = 149;
-/// In milliseconds since 1970.
+/// The start of a flow, in milliseconds since 1970.
 pub const START: u16 = 152;
 pub const END: u16 = 153;
 /// Packets that were seen and not measured since the exporter began (RFC 7011 section 4.2).

@@ -34,7 +34,7 @@ impl Record {
         record
     }
 
-    /// Adds another element.
+    /// Appends another element.
     pub fn with<const N: usize>(mut self, element: u16, value: [u8; N]) -> Self {
         self.shape.elements.push((element, N as u16));
         self.values.extend(value);
@@ -44,7 +44,7 @@ impl Record {
 
 #[cfg(test)]
 impl Record {
-    /// Whether it is an option, and not a flow.
+    /// Returns true if it is an option, and not a flow.
     pub fn is_option(&self) -> bool {
         self.shape.scopes > 0
     }

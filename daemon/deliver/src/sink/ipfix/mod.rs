@@ -12,7 +12,7 @@ use std::{
 
 use tracing::warn;
 use weir_config::{self as config, Address, Transport};
-use weir_report::{FromJson, Report};
+use weir_schema::{FromJson, Report};
 use weir_system::clock;
 
 use self::{
@@ -67,7 +67,7 @@ impl Ipfix {
     }
 
     fn session(&mut self) -> io::Result<&mut Session> {
-        if self.session.as_mut().is_some_and(|session| session.is_over(&self.address, now())) {
+        if self.session.as_mut().is_some_and(|session| session.check_over(&self.address, now())) {
             self.session = None;
         }
         Ok(match &mut self.session {
@@ -81,8 +81,8 @@ impl Ipfix {
 }
 
 impl Session {
-    /// Whether a new session is needed.
-    fn is_over(&mut self, address: &Address, now: Instant) -> bool {
+    /// Looks up the collector's address if that is due. Returns whether a new session is needed.
+    fn check_over(&mut self, address: &Address, now: Instant) -> bool {
         if self.way.is_closed() {
             return true;
         }
@@ -168,9 +168,12 @@ mod tests {
         let begin = now();
         let mut session = Session { way, templates: Templates::default(), looked: begin, sequence: 0 };
         let elsewhere = at(10);
-        assert!(!session.is_over(&elsewhere, begin + LOOK_UP - Duration::from_secs(1)), "not looked up yet");
-        assert!(!session.is_over(&at(9), begin + LOOK_UP), "it is where it was");
-        assert!(!session.is_over(&elsewhere, begin + 2 * LOOK_UP - Duration::from_secs(1)), "looked up a moment ago");
-        assert!(session.is_over(&elsewhere, begin + 2 * LOOK_UP));
+        assert!(!session.check_over(&elsewhere, begin + LOOK_UP - Duration::from_secs(1)), "not looked up yet");
+        assert!(!session.check_over(&at(9), begin + LOOK_UP), "it is where it was");
+        assert!(
+            !session.check_over(&elsewhere, begin + 2 * LOOK_UP - Duration::from_secs(1)),
+            "looked up a moment ago"
+        );
+        assert!(session.check_over(&elsewhere, begin + 2 * LOOK_UP));
     }
 }

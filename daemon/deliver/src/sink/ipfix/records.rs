@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use weir_common::proto::{ICMP, ICMPV6};
 use weir_config::{
     names::protocol::protocol_number,
-    view::{Standard, field::TCP_FLAGS},
+    view::{Standard, values::TCP_FLAGS},
 };
-use weir_report::{Estimate, FromJson, Interface, Report, Row, Tally, ViewTable};
+use weir_schema::{Estimate, FromJson, Interface, Report, Row, Tally, ViewTable};
 
 use super::{element as ie, message::Record};
 
@@ -99,7 +99,7 @@ fn side(interface: &Interface) -> (u16, u32) {
     (if is_egress { ie::EGRESS_INTERFACE } else { ie::INGRESS_INTERFACE }, interface.index.unwrap_or(0))
 }
 
-/// Whether the report has the view.
+/// Returns true if the report has the view.
 pub(super) fn has_view(report: &Report, view: &str) -> bool {
     view == Standard::Flows.name() || report.views.iter().any(|one| one.name == view)
 }
@@ -239,7 +239,7 @@ mod tests {
     const DOMAIN: u32 = 7;
 
     fn golden() -> Report {
-        serde_json::from_str(include_str!("../../../../report/tests/golden/report.json")).unwrap()
+        serde_json::from_str(include_str!("../../../../schema/tests/golden/report.json")).unwrap()
     }
 
     fn flows(records: &[Record]) -> Vec<&Record> {
@@ -248,7 +248,7 @@ mod tests {
 
     fn row(key: &Value) -> Row {
         let estimate = Estimate { value: 9, ..Estimate::default() };
-        let Value::Object(key) = key.clone() else { panic!("{key} is no map") };
+        let Value::Object(key) = key.clone() else { panic!("{key} is not a map") };
         Row { key, packets: Some(estimate), bytes: Some(estimate), ..Row::default() }
     }
 
@@ -262,7 +262,7 @@ mod tests {
         let records = of_report(&report, "flows", DOMAIN, &mut Ignored::default());
         let flows = flows(&records);
         let key =
-            |flow: &weir_report::TopFlow| (flow.src_ip, flow.dst_ip, flow.src_port, flow.dst_port, flow.proto.clone());
+            |flow: &weir_schema::TopFlow| (flow.src_ip, flow.dst_ip, flow.src_port, flow.dst_port, flow.proto.clone());
         let keys: HashSet<_> = report.top.flows.iter().chain(&report.top_by_packets.flows).map(key).collect();
         assert_eq!(flows.len(), keys.len());
         let first = &report.top.flows[0];

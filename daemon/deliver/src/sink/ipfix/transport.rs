@@ -64,13 +64,13 @@ impl Way {
         }
     }
 
-    /// Whether templates have to be repeated: a datagram with them may have been lost, and the collector may have been
-    /// replaced.
+    /// Returns true if templates have to be repeated: a datagram with them may have been lost, and the collector may
+    /// have been replaced.
     pub const fn forgets(&self) -> bool {
         matches!(self, Self::Datagrams(_))
     }
 
-    /// Whether the collector has closed the connection.
+    /// Returns true if the collector has closed the connection.
     pub fn is_closed(&self) -> bool {
         let Self::Stream(stream) = self else { return false };
         let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
@@ -79,11 +79,11 @@ impl Way {
         !is_open || stream.set_nonblocking(false).is_err()
     }
 
-    /// Whether datagrams no longer lead to the collector: its name has another address, or the router has. If the
-    /// lookup fails, weir keeps sending to the old address.
+    /// Returns true if datagrams no longer lead to the collector: its name has another address, or the router has. If
+    /// the lookup fails, weir keeps sending to the old address.
     pub fn has_moved(&self, address: &Address) -> bool {
         let Self::Datagrams(socket) = self else { return false };
-        has_moved(socket, address).unwrap_or(false)
+        compare_addresses(socket, address).unwrap_or(false)
     }
 
     /// Aborts a connection on which the collector reads nothing. Its unread messages are sent again over another
@@ -134,9 +134,9 @@ fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Whether the collector now has another address, or the router another local address for it. A connected socket keeps
-/// both for ever.
-fn has_moved(socket: &UdpSocket, address: &Address) -> io::Result<bool> {
+/// Looks up whether the collector now has another address, or the router another local address for it. A connected
+/// socket keeps both for ever.
+fn compare_addresses(socket: &UdpSocket, address: &Address) -> io::Result<bool> {
     let peer = socket.peer_addr()?;
     if !resolve(address)?.any(|known| known == peer) {
         return Ok(true);

@@ -39,7 +39,7 @@ pub(super) struct Connection {
     topic: String,
     /// The partitions of the topic, in order. Never empty.
     partitions: Vec<i32>,
-    /// Those that were written to.
+    /// The partitions that have been written to.
     open: BTreeMap<i32, PartitionClient>,
     driver: Driver,
 }

@@ -12,7 +12,7 @@ use rskafka::{
     },
     record::Record,
 };
-use weir_config::{self as config, Mechanism, Sasl};
+use weir_config::{self as config, Mechanism, Sasl, is_credential_of_service};
 
 use self::connection::{Connection, Failure};
 use super::{
@@ -77,16 +77,7 @@ impl Kafka {
     }
 }
 
-/// Reads the file with the password, as each connection does.
-///
-/// # Errors
-///
-/// What is wrong with it.
-pub(super) fn check_secrets(settings: &config::Kafka) -> Result<(), String> {
-    settings.sasl.as_ref().map_or(Ok(()), |sasl| login(sasl).map(drop).map_err(|error| error.to_string()))
-}
-
-/// The credentials.
+/// Reads the credentials for SASL.
 fn login(Sasl { mechanism, user, password_file }: &Sasl) -> Result<SaslConfig, SecretError> {
     let credentials = Credentials::new(user.clone(), secret::line(password_file, "password")?);
     Ok(match mechanism {
@@ -99,6 +90,15 @@ fn login(Sasl { mechanism, user, password_file }: &Sasl) -> Result<SaslConfig, S
 impl Sink for Kafka {
     fn name(&self) -> String {
         self.settings.place()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match &self.settings.sasl {
+            Some(sasl) if !is_credential_of_service(&sasl.password_file) => {
+                login(sasl).map(drop).map_err(|error| error.to_string())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn batch(&self) -> usize {
@@ -143,7 +143,7 @@ fn record(item: &Item) -> Record {
     }
 }
 
-/// What a failure means for the batch.
+/// Decides what happens to the batch after a failure.
 fn told(failure: &Failure, config::Kafka { topic, timeout, .. }: &config::Kafka) -> DeliveryError {
     let error = match failure {
         Failure::Silence => return unavailable(format!("no acknowledgement within {timeout:?}")),

@@ -72,7 +72,7 @@ impl Connection {
         Ok(Self { client, stream, trouble, driver })
     }
 
-    /// Whether the server has reported no problem.
+    /// Returns true if the server has reported no problem.
     pub fn is_up(&self) -> bool {
         self.client.connection_state() == State::Connected && self.trouble.borrow().is_none()
     }
@@ -130,7 +130,7 @@ impl Connection {
     }
 }
 
-/// The options of a connection; the first problem is sent to `said`.
+/// Makes the options of a connection. The first problem is sent to `said`.
 fn options(within: Duration, said: watch::Sender<Option<String>>) -> ConnectOptions {
     let was_connected = Arc::new(AtomicBool::new(false));
     ConnectOptions::new()

@@ -13,7 +13,7 @@ use async_nats::{
         context::{PublishError, PublishErrorKind},
     },
 };
-use weir_config as config;
+use weir_config::{self as config, is_credential_of_service};
 
 use self::connection::Connection;
 use super::{
@@ -74,7 +74,7 @@ impl Nats {
         }
     }
 
-    /// What an answer to a message means.
+    /// Decides what happens to the batch after an error.
     fn failure(&self, error: &PublishError, has_jetstream: bool) -> DeliveryError {
         let subject = &self.settings.subject;
         match (error.kind(), told(error)) {
@@ -103,24 +103,27 @@ fn told(error: &PublishError) -> Option<&jetstream::Error> {
     error.source().and_then(|source| source.downcast_ref())
 }
 
-/// Whether an error is an answer to its message, after which the connection is still usable.
+/// Returns true if an error is an answer to its message, after which the connection is still usable.
 fn is_answer(error: &PublishError) -> bool {
     matches!(error.kind(), PublishErrorKind::StreamNotFound | PublishErrorKind::MaxPayloadExceeded)
         || told(error).is_some()
 }
 
-/// Reads the files with secrets, as each connection does.
-///
-/// # Errors
-///
-/// What is wrong with them.
-pub(super) fn check_secrets(settings: &config::Nats) -> Result<(), String> {
-    login::login(async_nats::ConnectOptions::new(), settings).map(drop).map_err(|error| error.to_string())
-}
-
 impl Sink for Nats {
     fn name(&self) -> String {
         self.settings.place()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let config::Nats { credentials_file, token_file, password_file, .. } = &self.settings;
+        if [credentials_file, token_file, password_file]
+            .into_iter()
+            .flatten()
+            .any(|file| is_credential_of_service(file))
+        {
+            return Ok(());
+        }
+        login::login(async_nats::ConnectOptions::new(), &self.settings).map(drop).map_err(|error| error.to_string())
     }
 
     fn batch(&self) -> usize {
@@ -156,9 +159,12 @@ impl Sink for Nats {
         }
         let failures: Vec<_> = errors.iter().map(|error| self.failure(error, info.jetstream)).collect();
         // A temporary failure has precedence: then all messages are tried again.
-        let may_pass = |failure: &&DeliveryError| matches!(failure, DeliveryError::Unavailable { .. });
         failures.iter().find(may_pass).or(failures.first()).cloned().map_or(Ok(()), Err)
     }
+}
+
+fn may_pass(failure: &&DeliveryError) -> bool {
+    matches!(failure, DeliveryError::Unavailable { .. })
 }
 
 /// A report or a tombstone as a message.
@@ -183,7 +189,7 @@ impl<'a> Message<'a> {
         headers
     }
 
-    /// Its size in bytes as the server counts it: headers and payload.
+    /// Returns the size in bytes as the server counts it: headers and payload.
     fn bytes(&self) -> usize {
         let headers = [(NATS_MESSAGE_ID.as_ref(), self.id), (Self::TYPE, Self::JSON)];
         let headers: usize = headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_FRAME).sum();

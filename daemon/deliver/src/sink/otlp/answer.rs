@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_secs(10 * 60);
 pub(super) struct Answers {
     /// Points rejected since the last log line.
     rejected: u64,
-    /// When the last line was logged.
+    /// The time of the last line in the log.
     logged: Option<Duration>,
 }
 
@@ -60,7 +60,8 @@ impl Answers {
     }
 }
 
-/// What an answer says about rejected points. Of one that is too large to be read whole, what comes before its message.
+/// Reads from an answer which points were rejected. If the answer is too large to be read whole, the fields before its
+/// message are read.
 fn partial_success(answer: &[u8]) -> Option<ExportMetricsPartialSuccess> {
     if let Ok(response) = ExportMetricsServiceResponse::decode(answer) {
         return response.partial_success;

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::{
     },
 };
 use serde_json::Value;
-use weir_report::{
+use weir_schema::{
     Report,
     series::{
         Kind, Series, Target,
@@ -24,7 +24,7 @@ pub(super) type Attributes = Vec<KeyValue>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name<'n>(pub &'n str, pub &'n str, pub &'n str);
 
-/// A text attribute.
+/// Makes a text attribute.
 pub(super) fn text(key: &str, value: &str) -> KeyValue {
     attribute(key, any_value::Value::StringValue(value.to_owned()))
 }
@@ -92,7 +92,7 @@ impl Metrics {
         Self { start: 0, end: seconds.saturating_mul(1_000_000_000), all: Vec::new() }
     }
 
-    /// All metrics.
+    /// Ends the request and returns all metrics.
     pub fn finish(self) -> Vec<Metric> {
         self.all
     }

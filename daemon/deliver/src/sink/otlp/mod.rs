@@ -18,7 +18,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use weir_config as config;
-use weir_report::{FromJson, Report, Tombstone};
+use weir_schema::{FromJson, Report, Tombstone};
 
 use self::answer::Answers;
 use super::{
@@ -58,6 +58,10 @@ impl Otlp {
 impl Sink for Otlp {
     fn name(&self) -> String {
         format!("otlp:{}", self.client.name())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.client.check_secrets()
     }
 
     fn batch(&self) -> usize {

@@ -1,7 +1,7 @@
 //! The metrics of a report: the series of the table, each number for its window.
 
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
-use weir_report::{
+use weir_schema::{
     Observer, Report,
     series::{Series, Target},
 };

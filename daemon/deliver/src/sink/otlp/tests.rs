@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::{
 };
 use serde_json::{Value, json};
 use weir_config::{self as config, Compress};
-use weir_report::{
+use weir_schema::{
     Encoded, Ids, Reason, Tombstone,
     series::{Target, table::TABLE},
 };
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::sink::ENTRY_MESSAGES_BYTES;
 
-const GOLDEN: &str = include_str!("../../../../report/tests/golden/report.json");
+const GOLDEN: &str = include_str!("../../../../schema/tests/golden/report.json");
 
 /// All points of each metric, with their attributes.
 type Points = BTreeMap<String, Vec<(BTreeMap<String, Value>, Point)>>;
@@ -334,7 +334,7 @@ fn every_number_is_that_of_the_report() {
 /// Names, units, kinds, attributes and values: a line for each metric, and one for each of its points.
 #[test]
 fn the_golden_report_is_exported_as_it_was() {
-    // Whether the last digit is read exactly depends on a feature that other crates may switch on.
+    // A feature that other crates may switch on decides if the last digit is read exactly.
     let golden = GOLDEN.replace("0.9997455343551341", "0.9997");
     let [resource] = decoded(&encoded(&parcel(&golden)).unwrap()).try_into().unwrap();
     let points = points(&resource);

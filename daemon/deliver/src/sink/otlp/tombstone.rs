@@ -1,7 +1,7 @@
 //! The metrics of a tombstone: the loss appears where the reports would have been.
 
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
-use weir_report::Tombstone;
+use weir_schema::Tombstone;
 
 use super::{
     NAME,

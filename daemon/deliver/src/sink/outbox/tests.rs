@@ -30,7 +30,7 @@ fn outbox(address: &str, capacity: usize) -> Outbox {
 }
 
 /// Waits for another thread's progress.
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
+pub(in crate::sink) fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let pause = Duration::from_millis(5);
     let tries = LONG.as_millis() / pause.as_millis();
     assert!(
@@ -129,10 +129,13 @@ fn a_sink_that_refuses_everything_costs_no_report() {
         for seq in 1..=7 {
             outbox.offer(encoded(&id(seq)));
         }
-        wait_until("some attempts", || outbox.metrics().failed_attempts > 3);
+        wait_until("some attempts, and it is known that all wait", || {
+            let metrics = outbox.metrics();
+            let all_wait = |error: String| error.contains("405") && error.contains("all reports wait");
+            metrics.failed_attempts > 3 && metrics.last_error.is_some_and(all_wait)
+        });
         let metrics = outbox.metrics();
         assert_eq!((metrics.queued, metrics.dropped, metrics.delivered), (7, 0, 0), "{metrics:?}");
-        assert!(metrics.last_error.is_some_and(|error| error.contains("405") && error.contains("wait")));
         takes.store(true, Ordering::Relaxed);
         wait_until("all are settled", || outbox.metrics().queued == 0 && outbox.metrics().delivered == 6);
         assert_eq!(outbox.metrics().lost, [("refused".to_owned(), 1)].into());
@@ -271,7 +274,7 @@ fn reports_lost_with_their_folder_are_named() {
         outbox.offer(encoded(&id(seq)));
     }
     wait_until("all are on disk", || outbox.metrics().spool.is_some_and(|spool| spool.reports == 3));
-    std::fs::remove_dir_all(&folder.0).unwrap();
+    folder.remove();
     outbox.offer(encoded(&id(4)));
     wait_until("it is known", || outbox.metrics().lost == [("removed".to_owned(), 3)].into());
     wait_until("the new one is there", || outbox.metrics().spool.is_some_and(|spool| spool.reports == 1));
@@ -375,11 +378,16 @@ impl Folder {
     fn place(&self) -> SpoolRoot {
         SpoolRoot::take(&self.0, Limits { bytes: 1 << 20, age: None, memory: 1, sync: false }).unwrap()
     }
+
+    /// Removes it, also while a sink's thread makes files there.
+    fn remove(&self) {
+        wait_until("the folder is gone", || std::fs::remove_dir_all(&self.0).is_ok() || !self.0.exists());
+    }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
+        self.remove();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_report::{Reason, SinkMetrics, SinkSpool};
+use weir_schema::{Reason, SinkMetrics, SinkSpool};
 
 use super::super::DeliveryError;
 use crate::spool::Holding;
@@ -18,7 +18,7 @@ pub(super) struct SinkCounters {
     pub delivered: u64,
     pub failed_attempts: u64,
     pub last_error: Option<String>,
-    /// Whether the sink accepts no more reports.
+    /// True if the sink accepts no more reports.
     pub is_closed: bool,
     holding: Holding,
     /// How many lost reports have been logged.

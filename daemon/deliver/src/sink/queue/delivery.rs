@@ -48,7 +48,7 @@ pub(in crate::sink) struct Delivery {
 
 /// How the delivery of a batch ended.
 enum Outcome {
-    /// Nothing waits.
+    /// No report waits.
     Empty,
     /// It was delivered or given up, or the sink is closed: go on to the next.
     Settled,
@@ -90,7 +90,7 @@ impl Delivery {
             self.queue.note(&self.spool, |_| {});
             return self.wait_for_news();
         }
-        if self.is_too_late() {
+        if self.check_deadline() {
             return false;
         }
         let most = if self.alone > 0 { 1 } else { self.sink.batch() };
@@ -111,7 +111,7 @@ impl Delivery {
                 return self.wait_for_news();
             }
             Ok(Outcome::Settled) => self.pause_refused = PAUSE_MIN,
-            Ok(Outcome::Refused) if self.is_over() => return false,
+            Ok(Outcome::Refused) if self.check_over() => return false,
             Ok(Outcome::Refused) => self.rest_or_news(batch.parcels.is_empty()),
             Ok(Outcome::Over) => return false,
             Err(cause) => self.panicked(&batch, cause.as_ref()),
@@ -145,11 +145,11 @@ impl Delivery {
             };
             self.failed(&error);
             let DeliveryError::Unavailable { after, .. } = error else { return Outcome::Settled };
-            if self.is_over() {
+            if self.check_over() {
                 return Outcome::Over;
             }
             self.rest(after);
-            if self.is_too_late() {
+            if self.check_deadline() {
                 return Outcome::Over;
             }
         }
@@ -250,12 +250,14 @@ impl Delivery {
         self.queue.note(&self.spool, |_| {});
     }
 
-    /// Whether the queue is ending and another attempt is pointless, because everything that waits is on disk.
-    fn is_over(&mut self) -> bool {
-        self.is_too_late() || self.deadline.is_some() && self.queue.has_disk() && self.spool.holding().in_memory == 0
+    /// Asks the queue for its deadline. Returns whether it is ending and another attempt is pointless, because
+    /// everything that waits is on disk.
+    fn check_over(&mut self) -> bool {
+        self.check_deadline() || self.deadline.is_some() && self.queue.has_disk() && self.spool.holding().in_memory == 0
     }
 
-    fn is_too_late(&mut self) -> bool {
+    /// Asks the queue for its deadline. Returns whether that has passed.
+    fn check_deadline(&mut self) -> bool {
         self.deadline = self.queue.deadline();
         self.deadline.is_some_and(|deadline| now() >= deadline)
     }
@@ -276,7 +278,7 @@ impl Delivery {
     }
 
     /// Pauses after a refusal. A new report ends the pause, because the sink may accept it. If none comes and all
-    /// waiting reports were tried, all of them are tried once more.
+    /// waiting reports were tried, weir tries all of them again.
     fn rest_or_news(&mut self, were_all_tried: bool) {
         let is_ending = self.deadline.is_some();
         let until = now() + jittered(self.pause_refused);

@@ -21,22 +21,22 @@ use std::{
 
 use tracing::warn;
 use weir_config::Addresses;
-use weir_report::{Encoded, Ids, SinkMetrics};
+use weir_schema::{Encoded, Ids, SinkMetrics};
 
 use self::counters::{SinkCounters, why};
 pub(super) use self::delivery::Delivery;
-use super::{Sink, now, privacy};
+use super::{Sink, now};
 use crate::spool::Spool;
 
 /// The queue of one sink, with its account.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// The sink's name.
+    /// The name of the sink.
     pub name: String,
-    /// What the sink carries, in words: singular and plural.
+    /// The word for what the sink carries, singular and plural.
     pub carries: [&'static str; 2],
     /// How much of each address the sink may see.
-    addresses: Addresses,
+    pub addresses: Addresses,
     storage: Storage,
     state: Mutex<State>,
     changed: Condvar,
@@ -45,10 +45,10 @@ pub(super) struct Queue {
     asking: Mutex<()>,
 }
 
-/// Where reports wait.
+/// The place where reports wait.
 #[derive(Debug)]
 pub(super) enum Storage {
-    /// In a spool in memory, which never blocks.
+    /// Reports wait in a spool in memory, which never blocks.
     Memory(Arc<Spool>),
     /// In a spool on disk; at most this many wait to be written.
     Disk { incoming_max: usize },
@@ -61,7 +61,7 @@ struct State {
     incoming: VecDeque<Encoded>,
     /// Reports that were dropped because too many waited to be written. They are older than `incoming`.
     dropped: Vec<Ids>,
-    /// Whether a report has come since the last wait.
+    /// True if a report has come since the last wait.
     has_news: bool,
     /// When to give up; from then on no more reports are offered.
     deadline: Option<Instant>,
@@ -97,17 +97,18 @@ impl Queue {
         }
     }
 
-    /// Whether reports wait on disk.
+    /// Returns true if reports wait on disk.
     pub const fn has_disk(&self) -> bool {
         matches!(self.storage, Storage::Disk { .. })
     }
 
-    /// Adds a report. If too many are waiting, the oldest of them is dropped, and counted as lost.
+    /// Adds a report that is masked for this sink. If too many are waiting, the oldest of them is dropped, and counted
+    /// as lost.
     pub fn offer(&self, report: Encoded) {
         match &self.storage {
             Storage::Memory(spool) => {
                 // Keeping in memory never fails.
-                let _ = spool.keep(privacy::applied(self.addresses, report), 0);
+                let _ = spool.keep(report, 0);
                 self.note(spool, |_| {});
                 self.announce();
             }
@@ -174,7 +175,7 @@ impl Queue {
         ended.unwrap_or_else(PoisonError::into_inner).0.threads == 0
     }
 
-    /// Changes the account.
+    /// Changes the counters.
     fn counters<T>(&self, change: impl FnOnce(&mut SinkCounters) -> T) -> T {
         change(&mut self.state().counters)
     }
@@ -193,7 +194,7 @@ impl Queue {
         }
     }
 
-    /// Whether the sink has stopped accepting reports for good.
+    /// Returns true if the sink has stopped accepting reports for good.
     pub fn is_closed(&self) -> bool {
         self.counters(|counters| counters.is_closed)
     }

@@ -1,4 +1,4 @@
-//! Which reports a sink has refused, and when a refusal is final.
+//! Remembers which reports a sink has refused, and decides when a refusal is final.
 //!
 //! A sink with the wrong address refuses everything, and that must cost no report. So a report that is refused for the
 //! first time is held back, and those behind it are tried. Once a report has been accepted, all that were refused
@@ -16,7 +16,7 @@ const REFUSALS_MAX: usize = 1000;
 pub(super) struct Refusals {
     /// Refused since the last report was accepted.
     held_back: BTreeSet<u64>,
-    /// Refused before the last report was accepted: they are tried once more.
+    /// Reports that were refused before the last report was accepted. They are tried again.
     once_more: BTreeSet<u64>,
     /// This many refusals may follow without a pause.
     left: usize,
@@ -28,7 +28,7 @@ impl Refusals {
         &self.held_back
     }
 
-    /// Whether another attempt may follow a refusal at once. It may not if the sink accepts nothing.
+    /// Returns true if another attempt may follow a refusal at once. It may not if the sink accepts nothing.
     pub const fn may_go_on(&self) -> bool {
         self.left > 0
     }
@@ -60,7 +60,7 @@ impl Refusals {
         false
     }
 
-    /// Everything that waits may be tried again.
+    /// Lets everything that waits be tried again.
     pub fn try_all(&mut self) {
         self.held_back.clear();
     }

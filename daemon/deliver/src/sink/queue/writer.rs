@@ -3,13 +3,13 @@
 use std::{io, mem::take, sync::PoisonError};
 
 use tracing::{info, warn};
-use weir_report::{Encoded, Ids, Reason};
+use weir_schema::{Encoded, Ids, Reason};
 use weir_system::clock;
 
-use super::{super::privacy, Queue};
+use super::Queue;
 use crate::spool::Spool;
 
-/// What is to be written next.
+/// The reports that are written next.
 struct Next {
     /// Reports that were dropped before this one.
     dropped: Vec<Ids>,
@@ -17,7 +17,7 @@ struct Next {
 }
 
 impl Queue {
-    /// Writes incoming reports to the spool until no more will come.
+    /// Writes incoming reports to the spool until the last one has come.
     pub fn write_to(&self, spool: &Spool) {
         let mut is_failing = false;
         // From here on the account includes the reports of an earlier weir.
@@ -28,7 +28,7 @@ impl Queue {
             spool.note_lost(&dropped, Reason::QueueFull, now);
             let count: u64 = dropped.iter().map(Ids::count).sum();
             let has_report = u64::from(report.is_some());
-            let kept = report.map_or(Ok(()), |report| spool.keep(privacy::applied(self.addresses, report), now));
+            let kept = report.map_or(Ok(()), |report| spool.keep(report, now));
             self.note(spool, |counters| {
                 counters.lost_incoming -= count.min(counters.lost_incoming);
                 counters.incoming -= has_report;
@@ -41,7 +41,7 @@ impl Queue {
         self.note(spool, |_| {});
     }
 
-    /// Waits for the next report; `None` if no more will come.
+    /// Waits for the next report; `None` after the last one.
     fn next_to_write(&self) -> Option<Next> {
         let is_idle = |state: &mut super::State| state.incoming.is_empty() && state.deadline.is_none();
         let mut state = self.changed.wait_while(self.state(), is_idle).unwrap_or_else(PoisonError::into_inner);

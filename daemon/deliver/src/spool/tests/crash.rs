@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use weir_report::Reason;
+use weir_schema::Reason;
 
 use super::{
     super::{Limits, files::Files},

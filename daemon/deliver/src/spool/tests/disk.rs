@@ -1,4 +1,4 @@
-//! A disk that loses power: it keeps what was synced, and whatever part of the rest a crash leaves.
+//! A disk that loses power: it keeps everything that was synced, and any part of the rest.
 
 use std::{
     collections::BTreeMap,
@@ -14,10 +14,10 @@ pub struct Disk(Mutex<State>);
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// As the process sees them.
+    /// The names of files as the process sees them.
     names: BTreeMap<String, usize>,
     contents: Vec<Content>,
-    /// As they certainly are on the disk.
+    /// The names of files that are certainly on the disk.
     synced: BTreeMap<String, usize>,
     /// Renames and other changes of names that may or may not be on the disk, in order.
     pending: Vec<Change>,
@@ -42,7 +42,7 @@ enum Change {
     Remove(String),
 }
 
-/// What a crash leaves of bytes that were not synced.
+/// The state of bytes that were not synced, after a crash.
 #[derive(Clone, Copy, Debug)]
 pub enum Rest {
     All,

@@ -6,7 +6,7 @@ mod rules;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use weir_report::{Encoded, Reason, Tombstone};
+use weir_schema::{Encoded, Reason, Tombstone};
 
 use super::{Limits, Spool, files::Files};
 
@@ -30,7 +30,7 @@ fn open(disk: &Arc<disk::Disk>, limits: Limits) -> Spool {
     Spool::open(files, limits).expect("a folder that can be listed can be opened").0
 }
 
-/// What a collector receives when everything is delivered: numbers of reports, and tombstones.
+/// Everything that a collector has received: numbers of reports, and tombstones.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Received {
     reports: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Which reports are kept and which are dropped.
+//! Tests which reports are kept and which are dropped.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use weir_report::{Encoded, Reason};
+use weir_schema::{Encoded, Reason};
 
 use super::{
     super::{Limits, Spool, files::Files, name::Name, remove_report},
@@ -70,7 +70,7 @@ fn a_full_spool_keeps_the_newest_and_says_which_are_lost() {
     keep(&spool, 1..=20);
     assert!(spool.holding().bytes <= 6 * 4096, "{:?}", spool.holding());
     assert_eq!(spool.holding().lost[&Reason::SpoolFull], 15);
-    // The same after a restart.
+    // A restart finds the same reports.
     let spool = open(&disk, Limits { bytes: 6 * 4096, ..ROOMY });
     let batch = spool.batch(1, 1 << 20, &BTreeSet::new()).unwrap();
     let mut received = Received::default();

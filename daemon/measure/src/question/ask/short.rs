@@ -32,7 +32,7 @@ pub fn meant(text: &str) -> Option<Vec<String>> {
     protocol_number(&text.to_ascii_lowercase()).map(|_| vec![format!("proto={text}")])
 }
 
-/// Whether a query is the name of a host, which has to be resolved first.
+/// Returns true if a query is the name of a host, which has to be resolved first.
 pub fn is_name(text: &str) -> bool {
     let is_part = |part: &str| {
         let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

@@ -21,15 +21,15 @@ pub struct Answer {
 
 /// How true an answer is.
 pub struct Accuracy {
-    /// Rows.
+    /// The number of rows.
     pub rows: usize,
     /// How many of the largest rows were asked for.
     pub sought: usize,
     /// How many of these the answer has.
     pub found: usize,
-    /// Their mean error, as a share of the truth.
+    /// The mean error of the rows, as a share of the truth.
     pub mean_error: f64,
-    /// Their largest error.
+    /// The largest error of a row.
     pub largest_error: f64,
     /// The mean distance of their bounds, as a share of the truth; `None` if a row has no bounds.
     pub mean_width: Option<f64>,

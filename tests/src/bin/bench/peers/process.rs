@@ -12,13 +12,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::replay::children_time;
 
-/// A successful run.
+/// A run that has succeeded.
 pub struct Run {
     /// User and system time.
     pub cpu: Duration,
     /// The most memory that the process occupied.
     pub peak_kib: u64,
-    /// What it printed.
+    /// The standard output.
     pub out: Vec<u8>,
 }
 

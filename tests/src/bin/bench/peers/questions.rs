@@ -5,21 +5,21 @@ use weir_tests::truth::Key;
 /// A question to both tools.
 #[derive(Debug, PartialEq)]
 pub struct Question {
-    /// Its name in reports; for flowsketch's examples it is the example's name.
+    /// The name in reports; for flowsketch's examples it is the example's name.
     pub name: &'static str,
-    /// Which flows it is about.
+    /// The flows that the question is about.
     pub only: Only,
     /// The fields that make a row.
     pub by: &'static [Field],
-    /// What it counts.
+    /// The number that each row has.
     pub measure: Measure,
-    /// Rows at most.
+    /// The most rows.
     pub rows: usize,
     /// The error that is configured in weir, if the default one makes bounds wider than those of flowsketch.
     pub error: Option<f64>,
 }
 
-/// Which flows a question is about.
+/// The flows that a question is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
     All,
@@ -37,12 +37,12 @@ pub enum Field {
     Proto,
 }
 
-/// What a question counts.
+/// The number that a question asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// The largest rows, by bytes or packets.
     Largest(Amount),
-    /// All rows.
+    /// The sum over all rows.
     Sum(Amount),
     /// Different values.
     Distinct(Field),
@@ -56,7 +56,7 @@ pub enum Amount {
     Packets,
 }
 
-/// All of them, flowsketch's examples first.
+/// All questions, flowsketch's examples first.
 pub static QUESTIONS: [Question; 12] = [
     Question::largest("top_talkers", &[Field::Src, Field::Dst], Amount::Bytes),
     Question { only: Only::Watched, ..Question::spread("suspected_scanners", Field::Dst) },
@@ -143,7 +143,7 @@ impl Question {
         }
     }
 
-    /// Whether it asks for the largest.
+    /// Returns true if it asks for the largest.
     pub const fn is_about_largest(&self) -> bool {
         matches!(self.measure, Measure::Largest(_))
     }
@@ -157,7 +157,7 @@ impl Question {
         }
     }
 
-    /// Whether it is about a flow.
+    /// Returns true if it asks for a flow.
     pub fn asks_for(&self, flow: &Key) -> bool {
         self.only == Only::All || flow.proto == 6 && WATCHED.contains(&flow.dst_port)
     }
@@ -170,7 +170,7 @@ impl Question {
 }
 
 impl Field {
-    /// Its name in weir.
+    /// Returns the name in weir's configuration.
     pub const fn weir(self) -> &'static str {
         match self {
             Self::Src => "src_ip",
@@ -191,7 +191,7 @@ impl Field {
         }
     }
 
-    /// Its value in a flow.
+    /// Returns the value of the field in a flow.
     pub fn of(self, flow: &Key) -> String {
         match self {
             Self::Src => flow.src.to_string(),

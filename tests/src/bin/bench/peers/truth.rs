@@ -62,7 +62,7 @@ struct Sum {
     bytes: [u64; 2],
 }
 
-/// What is counted as the bytes of a packet.
+/// The part of a packet that is counted as its bytes.
 #[derive(Clone, Copy)]
 pub enum Bytes {
     OfFrames,

@@ -96,7 +96,7 @@ fn flooded(route: &Route, generator: &Generator<'_>) -> Result<Flooded> {
     Ok(Flooded { passed, account, resident: [before, after], planned, windows: windows?, heavy })
 }
 
-/// Whether a window has a part of the flood.
+/// Returns true if a window has a part of the flood.
 fn is_flooded(report: &Value) -> bool {
     /// With this many packets every heavy flow is certainly among them, and far larger than all others.
     const PACKETS_MIN: u64 = 10_000;

@@ -20,14 +20,14 @@ const ROUNDS: usize = 5;
 const LOADS: [u32; 4] = [70, 80, 85, 90];
 const TOOLS: [Tool; 4] = [Tool::Nothing, Tool::Weir("auto"), Tool::Softflowd, Tool::Pmacctd];
 
-/// The offered load.
+/// The load that is offered to the router.
 struct Load<'a> {
-    /// Packets a second.
+    /// Packets per second.
     rate: f64,
     generator: Generator<'a>,
 }
 
-/// A tool's runs.
+/// The runs of a tool.
 struct Runs {
     /// Delivered packets a second, by load and round.
     rates: [Vec<f64>; LOADS.len()],

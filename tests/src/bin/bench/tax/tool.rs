@@ -31,7 +31,7 @@ pub enum Tool {
     Nothing,
     /// A program that does nothing, in the driver (XDP).
     EmptyXdp,
-    /// The same at the tc hook (TCX).
+    /// An empty program at the tc hook (TCX).
     EmptyTcx,
     /// weir with its defaults, in this mode of the configuration.
     Weir(&'static str),
@@ -43,17 +43,17 @@ pub enum Tool {
 
 /// A tool that runs.
 pub enum Running {
-    /// There is none.
+    /// No tool is attached.
     Nothing,
     /// The program that does nothing.
     Empty { _attached: Foreign },
-    /// weir.
+    /// A running weir.
     Weir(Daemon),
-    /// Another one.
+    /// Another tool.
     Peer(Peer),
 }
 
-/// What a tool reported.
+/// The packets that a tool reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reported {
     /// Packets that it saw; weir only.
@@ -63,7 +63,7 @@ pub struct Reported {
 }
 
 impl Tool {
-    /// Its name in the table.
+    /// Returns the name in the table.
     pub fn name(self) -> String {
         match self {
             Self::Nothing => "no tool".to_owned(),
@@ -77,7 +77,7 @@ impl Tool {
         }
     }
 
-    /// Whether it is installed.
+    /// Returns true if it is installed.
     pub fn is_there(self) -> bool {
         let command = match self {
             Self::Nothing | Self::EmptyXdp | Self::EmptyTcx | Self::Weir(_) => return true,
@@ -120,7 +120,7 @@ pub fn weir(router: &Namespace, mode: &str, settings: &str) -> Result<Daemon> {
 }
 
 impl Running {
-    /// Its process.
+    /// Returns the process id.
     pub fn pid(&self) -> Option<u32> {
         match self {
             Self::Nothing | Self::Empty { .. } => None,
@@ -162,7 +162,7 @@ pub fn stop_weir(daemon: &mut Daemon) -> Result<Vec<Value>> {
 pub struct LedgerSums {
     /// All that weir saw.
     pub seen: Tally,
-    /// What is in its flows.
+    /// The packets in the flows of the report.
     pub attributed: Tally,
     /// The packets that it saw and lost.
     pub lost: Tally,

@@ -1,0 +1,38 @@
+//! The lists of a window as the history keeps them, which are longer than those of its report.
+
+use crate::{Report, Top, View};
+
+/// The longer lists of a window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remembered {
+    /// The largest talkers by bytes.
+    pub top: Top,
+    /// The largest talkers by packets.
+    pub top_by_packets: Top,
+    /// The views that can be added up.
+    pub views: Vec<View>,
+}
+
+impl Remembered {
+    /// The report with these lists, if there are any, instead of its own. Sketches are for sinks only.
+    pub fn report(longer: Option<Self>, report: &Report) -> Report {
+        let Some(Self { top, top_by_packets, views: mut longer }) = longer else { return report.clone() };
+        let of_report = |longer: Top, shorter: &Top| Top {
+            source_prefixes: shorter.source_prefixes.clone(),
+            destination_prefixes: shorter.destination_prefixes.clone(),
+            ..longer
+        };
+        let views = report.views.iter().map(|view| {
+            let is_same = |longer: &View| longer.name == view.name && longer.question == view.question;
+            longer.iter().position(is_same).map_or_else(|| view.clone(), |nth| longer.swap_remove(nth))
+        });
+        let views = views.collect();
+        Report {
+            top: of_report(top, &report.top),
+            top_by_packets: of_report(top_by_packets, &report.top_by_packets),
+            views,
+            sketches: None,
+            ..report.clone()
+        }
+    }
+}

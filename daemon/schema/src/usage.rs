@@ -1,0 +1,284 @@
+//! What each interface has carried by hour, day or month, for a bill or a quota.
+
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_system::numbers::{bytes, scaled};
+
+use super::{
+    Tally,
+    grid::{
+        Align::{Left, Right},
+        Cell, Grid,
+        Tone::{Alarm, Faint, Plain, Strong},
+    },
+    instant,
+};
+
+/// The schema that [`Usage`] serialises to.
+pub const USAGE_SCHEMA: &str = "weir.usage/1";
+
+/// The answer to `usage` on the control socket.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The schema's name and version.
+    pub schema: String,
+    /// The length of a period: `hour`, `day` or `month`.
+    pub by: String,
+    /// The day on which a month begins, 1 to 28.
+    pub day: u8,
+    /// The end of the last window that is included, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub until: Timestamp,
+    /// Each interface and direction in each period, the oldest period first. A period of which nothing is known has no
+    /// row.
+    pub rows: Vec<UsageRow>,
+}
+
+/// What an interface has carried in one direction in one period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UsageRow {
+    /// The name of the interface.
+    pub interface: String,
+    /// `ingress` or `egress`; absent for `others`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
+    /// The start of the period, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub start: Timestamp,
+    /// Its end, which may be still to come.
+    #[serde(serialize_with = "instant::fixed")]
+    pub end: Timestamp,
+    /// The packets of the time that weir saw.
+    pub packets: Amount,
+    /// Their bytes on the wire.
+    pub bytes: Amount,
+    /// Those of these packets that were lost: they are in `packets` and `bytes`, but in no list.
+    pub lost: Tally,
+    /// How many seconds of the period weir saw the interface.
+    pub seen_seconds: f64,
+    /// How many seconds of the period so far it did not. What the interface carried then is in no other number here,
+    /// apart from the bounds of `p95`.
+    pub unseen_seconds: f64,
+    /// The 95th percentile of the means of five minutes, in bits per second. Absent if no five minutes are over yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95: Option<Amount>,
+    /// The busiest second. Absent if the seconds are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busiest: Option<BusiestSecond>,
+}
+
+/// What an interface has carried in the month so far, both directions together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InterfaceUsage {
+    /// Its name.
+    pub interface: String,
+    /// When the month began, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub since: Timestamp,
+    /// The bytes on the wire that weir saw, up to the end of this window. Without an upper bound, weir did not see all
+    /// of the month.
+    pub bytes: Amount,
+}
+
+/// A number with bounds that always hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Amount {
+    /// The number as weir counted it.
+    pub value: u64,
+    /// The true number is at least this.
+    pub lower: u64,
+    /// The true number is at most this. Absent if nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upper: Option<u64>,
+}
+
+/// The busiest second of a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BusiestSecond {
+    /// When it began, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub start: Timestamp,
+    /// Its bits.
+    pub bits: u64,
+}
+
+impl Amount {
+    /// Whether the value is the true number.
+    pub fn is_exact(&self) -> bool {
+        self.lower == self.value && self.upper == Some(self.value)
+    }
+}
+
+/// The columns of [`Usage::write_csv`].
+const CSV: &str = "interface,direction,start,end,packets,packets_lower,packets_upper,bytes,bytes_lower,bytes_upper,\
+                   lost_packets,lost_bytes,seen_seconds,unseen_seconds,p95_bits_per_second,p95_lower,p95_upper,\
+                   busiest_second,busiest_bits_per_second";
+
+impl Usage {
+    /// Writes comma-separated values (RFC 4180), a line for each row, below a line with names.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be written.
+    pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{CSV}")?;
+        let or_empty = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+        let amount = |of: Option<Amount>| match of {
+            Some(Amount { value, lower, upper }) => format!("{value},{lower},{}", or_empty(upper)),
+            None => ",,".to_owned(),
+        };
+        for row in &self.rows {
+            let UsageRow { interface, direction, start, end, packets, bytes, lost, p95, busiest, .. } = row;
+            let (name, direction) = (quoted(interface), direction.as_deref().unwrap_or_default());
+            let (packets, bytes, p95) = (amount(Some(*packets)), amount(Some(*bytes)), amount(*p95));
+            let busiest = busiest.map_or_else(|| ",".to_owned(), |of| format!("{},{}", of.start, of.bits));
+            let (lost, seen) = (format!("{},{}", lost.packets, lost.bytes), row.seen_seconds);
+            let unseen = row.unseen_seconds;
+            writeln!(out, "{name},{direction},{start},{end},{packets},{bytes},{lost},{seen},{unseen},{p95},{busiest}")?;
+        }
+        Ok(())
+    }
+
+    /// Writes a table for people, in at most `width` columns.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn write(&self, width: usize, color: bool, out: &mut impl Write) -> io::Result<()> {
+        let mut grid = Grid::new([Left, Left, Left, Right, Right, Right, Right, Left]);
+        let heads = ["interface", "direction", &self.by, "packets", "bytes", "95th percentile", "busiest second", ""];
+        grid.row(heads.map(|head| Cell::new(head, Strong)));
+        for row in &self.rows {
+            let rate = |bits: u64| scaled(bits as f64, "bit/s");
+            let p95 = row.p95.map_or_else(String::new, |of| shown(&of, rate));
+            let unseen = (row.unseen_seconds >= 1.0).then(|| format!("not seen: {}", length(row.unseen_seconds)));
+            grid.row([
+                Cell::from(&row.interface),
+                Cell::from(row.direction.as_deref().unwrap_or_default()),
+                Cell::new(self.label(row.start), Faint),
+                Cell::new(shown(&row.packets, |packets| scaled(packets as f64, "")), Plain),
+                Cell::new(shown(&row.bytes, bytes), Plain),
+                Cell::new(p95, Plain),
+                Cell::new(row.busiest.map_or_else(String::new, |of| rate(of.bits)), Plain),
+                Cell::new(unseen.unwrap_or_default(), Alarm),
+            ]);
+        }
+        grid.write_within(width, color, out)
+    }
+
+    /// How people call the period that starts then.
+    pub fn label(&self, start: Timestamp) -> String {
+        let text = start.to_string();
+        let length = match self.by.as_str() {
+            "hour" => return text[..16].replace('T', " "),
+            "month" if self.day == 1 => 7,
+            _ => 10,
+        };
+        text[..length].to_owned()
+    }
+}
+
+/// The usage of a month so far, as rows.
+pub(super) fn grid(of: &[InterfaceUsage]) -> Grid {
+    let mut grid = Grid::new([Left, Left, Right]);
+    grid.row(["interface", "since", "bytes"].map(|head| Cell::new(head, Strong)));
+    for InterfaceUsage { interface, since, bytes: sum } in of {
+        let since = &since.to_string()[..10];
+        grid.row([Cell::from(interface), Cell::new(since, Faint), Cell::from(shown(sum, bytes))]);
+    }
+    grid
+}
+
+/// A number for people: its bounds if they differ from it.
+fn shown(of: &Amount, text: impl Fn(u64) -> String) -> String {
+    match of.upper {
+        _ if of.is_exact() => text(of.value),
+        Some(upper) if text(upper) == text(of.lower) => text(of.value),
+        Some(upper) => format!("{} to {}", text(of.lower), text(upper)),
+        None => format!("{} (at least {})", text(of.value), text(of.lower)),
+    }
+}
+
+/// A length of time for people, in its two largest units.
+fn length(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, ..) => format!("{hours}h {minutes}m"),
+        _ => format!("{days}d {hours}h"),
+    }
+}
+
+/// A text as one value of a line.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage() -> Usage {
+        let at = |text: &str| text.parse().unwrap();
+        let exact = |value| Amount { value, lower: value, upper: Some(value) };
+        let row = UsageRow {
+            interface: "wan0".to_owned(),
+            direction: Some("ingress".to_owned()),
+            start: at("2026-11-01T00:00:00Z"),
+            end: at("2026-12-01T00:00:00Z"),
+            packets: exact(1_500_000),
+            bytes: Amount { value: 2_000_000_000, lower: 2_000_000_000, upper: Some(2_400_000_000) },
+            lost: Tally { packets: 3, bytes: 180 },
+            seen_seconds: 86_400.5,
+            unseen_seconds: 97_200.0,
+            p95: Some(Amount { value: 90_000_000, lower: 80_000_000, upper: None }),
+            busiest: Some(BusiestSecond { start: at("2026-11-02T03:04:05Z"), bits: 99_000_000 }),
+        };
+        let bare = UsageRow { direction: None, p95: None, busiest: None, interface: "a,\"b".to_owned(), ..row.clone() };
+        Usage {
+            schema: USAGE_SCHEMA.to_owned(),
+            by: "month".to_owned(),
+            day: 1,
+            until: at("2026-11-03T00:00:00Z"),
+            rows: vec![row, bare],
+        }
+    }
+
+    #[test]
+    fn a_table_says_bounds_and_what_was_not_seen() {
+        let mut text = Vec::new();
+        usage().write(200, false, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        for part in ["2026-11 ", "2.0 GB to 2.4 GB", "90.0 Mbit/s (at least 80.0 Mbit/s)", "not seen: 1d 3h"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn lines_of_values_have_as_many_as_there_are_names() {
+        let mut text = Vec::new();
+        usage().write_csv(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        let expected = "wan0,ingress,2026-11-01T00:00:00Z,2026-12-01T00:00:00Z,1500000,1500000,1500000,2000000000,\
+                        2000000000,2400000000,3,180,86400.5,97200,90000000,80000000,,2026-11-02T03:04:05Z,99000000";
+        assert_eq!(lines[1], expected);
+        assert!(lines[2].starts_with("\"a,\"\"b\",,"), "{}", lines[2]);
+        let commas = |line: &str| line.matches(',').count();
+        assert!(commas(lines[0]) == commas(lines[1]) && commas(lines[2]) == commas(lines[1]) + 1);
+    }
+
+    #[test]
+    fn it_survives_json() {
+        let usage = usage();
+        assert_eq!(serde_json::from_str::<Usage>(&serde_json::to_string(&usage).unwrap()).unwrap(), usage);
+    }
+}

@@ -1,0 +1,126 @@
+//! `weir status`, `weir report`, `weir ask` and `weir reload`: ask the running weir.
+
+use std::{fs::File, path::PathBuf};
+
+use weir::{
+    cli::{AskArgs, ReloadArgs, ReportArgs, SocketArgs, StatusArgs, UsageArgs},
+    control::{
+        client,
+        protocol::{self, KeyAnswers},
+    },
+    reload::Reloaded,
+    show::{
+        self,
+        resolve::{self, Resolved},
+    },
+};
+use weir_config::{self as config, Config};
+use weir_schema::{Found, LiveAnswers, Usage, write_answers};
+use weir_system::{
+    clock,
+    exit::Exit,
+    log::say,
+    screen::{Form, Screen},
+};
+
+use super::{
+    failure::Failure,
+    history::span,
+    output::{OutputError, print, print_json},
+    settings::{CONFIG, read_config},
+};
+
+/// The socket of the weir to query. A user who may not read the configuration can still be a member of the socket's
+/// group.
+pub(super) fn socket(SocketArgs { socket, config }: &SocketArgs) -> Result<PathBuf, Failure> {
+    if let Some(socket) = socket {
+        return Ok(socket.clone());
+    }
+    let may_read = config.config.is_some() || File::open(CONFIG).is_ok();
+    let control = match if may_read { read_config(config) } else { Ok(Config::default()) } {
+        Ok(config) => config.control,
+        // If the file is invalid, the running weir should be the one to say so.
+        Err(_) if config::Control::default().is_there() => config::Control::default(),
+        Err(failure) => return Err(failure),
+    };
+    control.socket.ok_or_else(|| Failure {
+        exit: Exit::Usage,
+        error: anyhow::anyhow!(
+            "the configuration has no control socket (`control: {{socket: none}}`): name it by --socket"
+        ),
+    })
+}
+
+pub(super) fn status(StatusArgs { socket: args, json }: &StatusArgs) -> Result<Exit, Failure> {
+    show::status::show(&socket(args)?, *json)?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
+    let ReportArgs { last, full, socket: whom, json, .. } = args;
+    let (socket, form) = (socket(whom)?, show::Form { json: *json, full: *full });
+    match (show::report::asked_for(args, clock::now().wall), last) {
+        (Some(span), _) => show::report::past(&socket, span, form)?,
+        (None, Some(last)) => show::report::together(&socket, *last, form)?,
+        (None, None) => show::report::last(&socket, form)?,
+    }
+    Ok(Exit::Done)
+}
+
+pub(super) fn ask(AskArgs { keys, live, time, socket: args, json }: AskArgs) -> Result<Exit, Failure> {
+    let (keys, names) =
+        resolve::resolve(keys, resolve::system).map_err(|why| Failure::usage(anyhow::Error::msg(why)))?;
+    for Resolved { name, addresses } in names {
+        let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        say(format_args!("{name} is {}", addresses.join(", ")));
+    }
+    if let (from, to) = span(&time)
+        && (from.is_some() || to.is_some())
+    {
+        let answer = client::ask(&socket(&args)?, protocol::Command::Find { keys, from, to })?;
+        if json {
+            return print_json(answer);
+        }
+        show::past::found(&show::understood::<Found>(&answer)?)?;
+        return Ok(Exit::Done);
+    }
+    let asked = client::ask(&socket(&args)?, protocol::Command::Ask { keys, live })?;
+    if json {
+        return print_json(asked);
+    }
+    if live {
+        let open: LiveAnswers = show::understood(&asked)?;
+        write_answers(&open.so_far(), &open.answers, show::style(), &mut show::tables()).map_err(OutputError::from)?;
+        return Ok(Exit::Done);
+    }
+    let KeyAnswers { report_id: _, window, answers } = show::understood(&asked)?;
+    write_answers(&window, &answers, show::style(), &mut show::tables()).map_err(OutputError::from)?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn usage(
+    UsageArgs { interface, by, last, to, socket: whom, json, csv }: UsageArgs,
+) -> Result<Exit, Failure> {
+    let to = to.map(|to| to.to_string());
+    let asked = client::ask(&socket(&whom)?, protocol::Command::Usage { interface, by: Some(by), last, to })?;
+    if json {
+        return print_json(asked);
+    }
+    let usage: Usage = show::understood(&asked)?;
+    if csv {
+        usage.write_csv(&mut Screen::stdout(Form::Text)).map_err(OutputError::from)?;
+    } else {
+        let style = show::style();
+        usage.write(style.width, style.color, &mut show::tables()).map_err(OutputError::from)?;
+    }
+    Ok(Exit::Done)
+}
+
+pub(super) fn reload(ReloadArgs { socket: args, json }: &ReloadArgs) -> Result<Exit, Failure> {
+    let answer = client::ask(&socket(args)?, protocol::Command::Reload)?;
+    if *json {
+        return print_json(answer);
+    }
+    let reloaded: Reloaded = show::understood(&answer)?;
+    print(reloaded.at(clock::now().wall))
+}

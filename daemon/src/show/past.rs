@@ -1,0 +1,158 @@
+//! `weir ask --since` and `weir history`: what the past has of keys, and its lists.
+
+use std::io::Write;
+
+use serde_json::{Map, Value, json};
+use weir_config::view::Standard;
+use weir_schema::{Estimate, Found, FoundKey, Top, Union, lists::FIELDS};
+use weir_system::{screen, screen::Screen, text::escaped};
+
+use super::ShowError;
+
+/// The schema of `weir history top --json`.
+const TOP_SCHEMA: &str = "weir.history_top/1";
+
+/// How a list is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListForm {
+    /// As text.
+    Text,
+    /// As a line of JSON.
+    Json,
+    /// As lines of comma-separated values, with a header.
+    Csv,
+}
+
+/// Shows what the past has of keys.
+///
+/// # Errors
+///
+/// It cannot be written.
+pub fn found(found: &Found) -> Result<(), ShowError> {
+    let mut out = Screen::stdout(screen::Form::Text);
+    for line in lines_of(found) {
+        writeln!(out, "{}", escaped(&line))?;
+    }
+    Ok(())
+}
+
+fn lines_of(Found { from, to, windows, reaches_back_to, blocks, missing, keys, .. }: &Found) -> Vec<String> {
+    let mut lines = vec![format!("{from:.0} to {to:.0}: {windows} windows")];
+    for key in keys {
+        let FoundKey { key, listed, first, last, packets, bytes, at_most, .. } = key;
+        lines.push(match (packets, bytes, first, last) {
+            (Some(packets), Some(bytes), Some(first), Some(last)) => format!(
+                "{key}: {} packets, {} bytes; in the lists of {listed} windows, from {first:.0} to {last:.0}",
+                amount(packets),
+                amount(bytes),
+            ),
+            _ => format!("{key}: in no list; at most {} packets, {} bytes", at_most.packets, at_most.bytes),
+        });
+    }
+    for gap in missing {
+        lines.push(format!("nothing is known of {:.0} to {:.0}", gap.start, gap.end));
+    }
+    let damaged = if blocks.damaged > 0 { format!(", {} damaged", blocks.damaged) } else { String::new() };
+    let (opened, all) = (blocks.opened, blocks.opened + blocks.skipped + blocks.damaged);
+    lines.push(format!("opened {opened} of {all} blocks on disk, did not have to open {}{damaged}", blocks.skipped));
+    lines.extend(reaches_back_to.map(|time| format!("weir remembers since {time:.0}")));
+    lines
+}
+
+fn amount(Estimate { value, lower, upper, .. }: &Estimate) -> String {
+    if lower == upper { value.to_string() } else { format!("{value} ({lower} to {upper})") }
+}
+
+/// The standard lists that windows can be added up of, by name.
+pub fn lists() -> impl Iterator<Item = (&'static str, Standard)> {
+    FIELDS.iter().map(|(list, _)| (list.name(), *list))
+}
+
+/// Shows a list of several windows together, by bytes or by packets.
+///
+/// # Errors
+///
+/// It cannot be written.
+pub fn list(union: &Union, list: Standard, by_packets: bool, form: ListForm) -> Result<(), ShowError> {
+    let mut out = Screen::stdout(if form == ListForm::Json { screen::Form::Json } else { screen::Form::Text });
+    let top = if by_packets { &union.top_by_packets } else { &union.top };
+    let rows = rows(top, list);
+    match form {
+        ListForm::Json => writeln!(out, "{}", as_json(union, top, list, &rows))?,
+        ListForm::Csv => {
+            let fields = FIELDS.iter().find(|(of, _)| *of == list).map_or(&[][..], |(_, fields)| *fields);
+            let numbers = ["packets", "packets_lower", "packets_upper", "bytes", "bytes_lower", "bytes_upper"];
+            let header: Vec<&str> = ["rank"].into_iter().chain(fields.iter().copied()).chain(numbers).collect();
+            writeln!(out, "{}", header.join(","))?;
+            for ListedRow { rank, key, packets, bytes } in &rows {
+                let key = key.iter().map(|(_, value)| value.clone());
+                let numbers = [packets, bytes].into_iter().flat_map(|of| [of.value, of.lower, of.upper]);
+                let cells = [rank.to_string()].into_iter().chain(key).chain(numbers.map(|number| number.to_string()));
+                writeln!(out, "{}", cells.collect::<Vec<_>>().join(","))?;
+            }
+        }
+        ListForm::Text => {
+            let window = union.window;
+            writeln!(out, "{:.0} to {:.0}: {} windows", window.start, window.end, union.windows)?;
+            if let Some(time) = union.reaches_back_to {
+                writeln!(out, "weir remembers since {time:.0}")?;
+            }
+            for gap in &union.missing {
+                writeln!(out, "nothing is known of {:.0} to {:.0}", gap.start, gap.end)?;
+            }
+            for ListedRow { rank, key, packets, bytes } in &rows {
+                let key: Vec<_> = key.iter().map(|(_, value)| value.as_str()).collect();
+                let (packets, bytes) = (amount(packets), amount(bytes));
+                writeln!(out, "{rank:>4}  {}  {bytes} bytes, {packets} packets", escaped(&key.join(" ")))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A row with the fields of its key.
+struct ListedRow {
+    rank: u32,
+    key: Vec<(&'static str, String)>,
+    packets: Estimate,
+    bytes: Estimate,
+}
+
+fn rows(top: &Top, list: Standard) -> Vec<ListedRow> {
+    let rows = top.list(list).map(|list| list.rows).unwrap_or_default().into_iter();
+    let row = |row: weir_schema::lists::ListRow<'_>| ListedRow {
+        rank: row.rank,
+        key: row.key.fields().collect(),
+        packets: row.sums.packets,
+        bytes: row.sums.bytes,
+    };
+    rows.map(row).collect()
+}
+
+fn as_json(union: &Union, top: &Top, list: Standard, rows: &[ListedRow]) -> Value {
+    let row = |ListedRow { rank, key, packets, bytes }: &ListedRow| {
+        let mut row: Map<String, Value> = Map::new();
+        row.insert("rank".to_owned(), json!(rank));
+        row.extend(key.iter().map(|(name, value)| {
+            // Ports are numbers, as in reports.
+            let is_port = name.ends_with("port");
+            let number = value.parse::<u16>().ok().filter(|_| is_port);
+            ((*name).to_owned(), number.map_or_else(|| json!(value), |port| json!(port)))
+        }));
+        row.insert("packets".to_owned(), json!(packets));
+        row.insert("bytes".to_owned(), json!(bytes));
+        Value::Object(row)
+    };
+    json!({
+        "schema": TOP_SCHEMA,
+        "list": list.name(),
+        "by": top.by,
+        "window": union.window,
+        "windows": union.windows,
+        "missing": union.missing,
+        "reaches_back_to": union.reaches_back_to,
+        "confidence": top.confidence,
+        "unlisted": top.list(list).and_then(|list| list.unlisted),
+        "rows": rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}
