@@ -219,8 +219,11 @@ impl Browser {
             Ok((!value.is_null()).then_some(value))
         });
         found.with_context(|| {
-            let text = self.value("document.body?.innerText").unwrap_or_default();
-            format!("the page shows:\n{}", text.as_str().unwrap_or_default())
+            let state = "`${location.hash} with the focus on ${document.activeElement?.outerHTML.slice(0, 200)}, \
+                         dialogs: ${[...document.querySelectorAll('dialog[open]')].map((one) => one.id)}\n\
+                         ${document.body?.innerText}`";
+            let text = self.value(state).unwrap_or_default();
+            format!("the page is at {}", text.as_str().unwrap_or_default())
         })
     }
 
