@@ -1,5 +1,6 @@
-//! The tables of a log-structured store. Each table on the disk has a filter of its keys. A read asks the newest table
-//! first, and skips tables whose filter excludes the key. The filter is stored with its table, and loaded with it.
+//! Bloom filters save reads in a log-structured store. Each table on the disk has a filter of its keys. A lookup goes
+//! from the newest table to the oldest, and skips tables whose filter excludes the key. The filter is stored with its
+//! table, and loaded with it.
 //!
 //! ```sh
 //! cargo run --release -p weir-sketch --example lsm_table
@@ -16,10 +17,12 @@ use weir_sketch::{
 
 const TABLES: u64 = 8;
 const KEYS_PER_TABLE: u64 = 50_000;
+/// The planned rate of false positives of each filter.
 const RATE: f64 = 0.01;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // One key for the whole store. It is kept apart from the tables.
+    // One hash key for the whole store. It is kept apart from the tables, because filters are no defence against those
+    // who know it.
     let secret = Key::random()?;
     let mut store = Store::default();
     for generation in 0..TABLES {
@@ -51,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "a present key costs hardly more than the read of its own table"
     );
 
-    // A filter of another store, or a damaged one, is refused. Then it is built again from the table's keys.
+    // A filter of another store, or a damaged one, is refused. A store then builds it again from the table's keys.
     let [table, filter] = write_table(Key::random()?, vec![(name(1), 0)])?;
     assert!(matches!(Table::load(secret, &table, &filter), Err(ImageError::Key(_))));
     assert!(matches!(Table::load(secret, &table, &filter[1..]), Err(ImageError::Value { .. })));
@@ -77,7 +80,7 @@ fn write_table(secret: Key, mut rows: Vec<(String, u64)>) -> Result<[Vec<u8>; 2]
 /// A table whose filter is in memory.
 struct Table {
     filter: Keyed<BlockedBloom>,
-    /// The rows, on the disk.
+    /// The rows. In a real store they stay on the disk.
     rows: Vec<(String, u64)>,
 }
 
@@ -94,7 +97,7 @@ impl Table {
 #[derive(Default)]
 struct Store {
     tables: Vec<Table>,
-    /// How often a table was read.
+    /// How often a table was read, because its filter did not exclude the key.
     reads: Cell<u64>,
 }
 

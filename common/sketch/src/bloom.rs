@@ -3,9 +3,9 @@
 //! **Errors**: only towards "yes". A key that was inserted is always found. An absent key is found at a rate that is
 //! planned at construction, and can be computed exactly from the bits that are set.
 //!
-//! **Cost** for 1,000,000 keys at a rate of 0.01: 1.2 MiB (9.6 bits per key), the least of this family. But the bits of
-//! a key are in 7 cache lines. This filter is the reference for the others: [`BlockedBloom`](super::BlockedBloom) needs
-//! 5 % more memory and is several times as fast.
+//! **Cost** for 1,000,000 keys at a rate of 0.01: 1.1 MiB (9.6 bits per key), the least memory of all filters here. But
+//! the bits of a key are in 7 cache lines. This filter is the reference for the others:
+//! [`BlockedBloom`](super::BlockedBloom) needs 5 % more memory and is several times as fast.
 //!
 //! **A slice for each hash**: the bits are cut into as many slices as a key has bits, and a key sets one bit in each.
 //! As the slices are independent, the rate is exactly the product of their fills, however small the filter is, and its
@@ -13,13 +13,14 @@
 //! the whole filter, the rate would be the mean of a power. In small filters that is much more than the power of the
 //! mean: twice as much for 2 keys at a rate of a millionth.
 //!
-//! **A product for each slice**: positions that follow from two hashes (Kirsch and Mitzenmacher, 2006) depend on each
-//! other. In small filters two keys often share all of them: 3 keys planned for a rate of 0.0001 had 17 times as much.
+//! **A product for each slice**: each position comes from a multiplication of its own. If all followed from two hashes
+//! (Kirsch and Mitzenmacher, 2006), they would depend on each other, and in small filters two keys would often share
+//! all of them: a filter for 3 keys at a rate of 0.0001 had 17 times that rate.
 //!
 //! **Papers**: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970. Slices: Mullin, "A second
 //! look at Bloom filters", 1983.
 //!
-//! **Why not a crate**: crates report the planned rate instead of the present one, and set fewer bits than stated for
+//! **Why not a crate**: crates report the planned rate instead of the actual one, and set fewer bits than stated for
 //! some keys.
 
 use alloc::{boxed::Box, vec};
@@ -39,11 +40,12 @@ pub const BITS_MAX: u64 = 1 << 35;
 pub const RATE_MIN: f64 = 1e-9;
 /// The highest rate. Such a filter is wrong half of the time.
 pub const RATE_MAX: f64 = 0.5;
-/// The least bits of a slice: a single one would be set by any key.
+/// The fewest bits of a slice: any key would set a single one.
 const SLOTS_MIN: u64 = 2;
 /// The part of a core's second-level cache that is left beside other data, in bytes.
 const NEAR_BYTES: usize = 1 << 20;
-/// How many keys ahead words are prefetched. With seven bits per key, that is more than a core can wait for at once.
+/// How many keys ahead words are prefetched. With seven bits per key, that is more cache lines than a core can wait for
+/// at once.
 const AHEAD: usize = 4;
 
 /// A classic Bloom filter.
@@ -61,8 +63,8 @@ pub struct Bloom {
 
 impl Bloom {
     /// A filter that finds an absent key with a probability of at most `false_positive_rate` (p) when it contains
-    /// `items` keys (n). That is the mean over all keys that could be in it. It has k = -log2 p bits per key and
-    /// m = -n ln p / (ln 2)^2 bits in all, and a little more because both are whole numbers.
+    /// `items` keys (n). That is the mean over all sets of keys that it may contain. It has k = -log2 p bits per key
+    /// and m = -n ln p / (ln 2)^2 bits in all, and a little more because both are whole numbers.
     ///
     /// The rate is from [`RATE_MIN`] to [`RATE_MAX`]. There is room for at most [`BITS_MAX`] bits.
     ///
@@ -76,7 +78,7 @@ impl Bloom {
         let most = BITS_MAX as f64 / f64::from(hashes);
         let slots = libm::ceil(-1.0 / libm::expm1(clear / capacity as f64)).clamp(SLOTS_MIN as f64, most);
         let words = words_for(hashes, slots as u64);
-        // Slices take the rest of the last word, too.
+        // The slices also use the bits that are left in the last word.
         let slots = words as u64 * u64::from(u64::BITS) / u64::from(hashes);
         Ok(Self { words: vec![0; words].into_boxed_slice(), hashes, slots, capacity, key_id })
     }
@@ -164,8 +166,8 @@ impl Bloom {
         (0..self.hashes).map(|slice| self.bits_set_in(slice) as f64 / self.slots as f64).product()
     }
 
-    /// Returns true if it contains more keys than planned, by more than chance explains: four standard deviations of as
-    /// many independent bits. This reads the whole filter.
+    /// Returns true if it contains more keys than planned, by more than chance explains: by four standard deviations of
+    /// as many independent bits. This reads the whole filter.
     pub fn is_saturated(&self) -> bool {
         let planned = -libm::expm1(-self.per_key() * self.capacity as f64);
         self.fill() > planned + 4.0 * libm::sqrt(planned * (1.0 - planned) / self.bits() as f64)
@@ -245,7 +247,7 @@ impl Bloom {
     fn positions(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
         /// 2^64 divided by the golden ratio.
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        /// Flips other bits for each slice.
+        /// Its multiples flip other bits of the hash for each slice.
         const FLIP: u64 = 0xbf58_476d_1ce4_e5b9;
         let slots = self.slots;
         (0..u64::from(self.hashes)).map(move |slice| {
@@ -284,13 +286,13 @@ impl Image for Bloom {
         let capacity = payload.within("the capacity", 1..=u64::MAX, "at least 1", Reader::varint)?;
         let hashes = payload.within("the bits per key", 1..=30, "from 1 to 30", Reader::varint)? as u32;
         let slots = SLOTS_MIN..=BITS_MAX / u64::from(hashes);
-        let slots = payload.within("the bits of a slice", slots, "from 2 to its part of BITS_MAX", Reader::varint)?;
+        let slots = payload.within("the bits of a slice", slots, "from 2 to 2^35 / bits per key", Reader::varint)?;
         let count = words_for(hashes, slots);
         let unused = count as u64 * u64::from(u64::BITS) - u64::from(hashes) * slots;
         let mut words: Box<[u64]> = payload.allocate("the words", count)?;
         payload.numbers("a word", Literal::Word, count, |at, word| {
             if at + 1 == count && word.leading_zeros() < unused as u32 {
-                return Err("a word without bits behind the last slice");
+                return Err("a word without bits after the last slice");
             }
             words[at] = word;
             Ok(())
@@ -332,7 +334,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn the_rate_is_as_planned_and_as_computed() {
         // 4.5 standard deviations of the number found by chance are allowed: a chance of one in 147,000 for each of
-        // fifteen.
+        // fifteen filters.
         for seed in 0..3 {
             for planned in [0.001, 0.01, 0.05, 0.3, 0.5] {
                 let (filter, tries) = (fed(30_000, planned, seed, 30_000), 100_000u32);

@@ -2,8 +2,8 @@
 //!
 //! **Errors**: towards "yes". An absent key is found at a rate that is planned at construction, and can be computed
 //! exactly from the counters that are not zero. A present key is always found, as long as no key is removed that was
-//! never inserted. A counter that has reached 15 keeps that value. So keys that were inserted about 15 times are never
-//! forgotten.
+//! never inserted. A counter that has reached 15 keeps that value. So a key that was inserted 15 times stays forever,
+//! however often it is removed.
 //!
 //! **Cost** for 1,000,000 keys at a rate of 0.01: 5.5 MiB (46 bits per key, four and a half times a blocked Bloom
 //! filter). A key has one cache line, with one counter of 4 bits in each of its eight words. Using one line instead of
@@ -174,7 +174,7 @@ impl CountingBloom {
         size_of::<Self>() + self.blocks.len() * size_of::<Block>()
     }
 
-    /// How many counters of each lane are not zero.
+    /// For each block, how many counters of each lane are not zero.
     fn taken(&self) -> impl Iterator<Item = [u32; LANES]> {
         self.blocks.iter().map(|block| block.0.map(|word| ones(word | word >> 1 | word >> 2 | word >> 3).count_ones()))
     }
@@ -272,7 +272,7 @@ const fn is_full(lane: u64, one: u64) -> bool {
     !lane & (one * COUNT_MAX) == 0
 }
 
-/// A word for each lane with a one in the key's counter.
+/// For each lane, a word with a 1 in the key's counter and 0 in the others.
 #[inline(always)]
 fn ones_at(word: u64) -> [u64; LANES] {
     // The upper four of six bits choose one of 16 counters. With the lower two bits clear, the six bits are the

@@ -1,4 +1,5 @@
-//! Implements the traits for all structures. Each method calls the structure's own method of the same name.
+//! Implements the traits for all structures. Each method calls the structure's own method of the same name. Structures
+//! have these methods as their own, too, so that callers who know the type need no trait.
 
 use core::convert::Infallible;
 
@@ -9,7 +10,8 @@ use super::{
     count_min::Update,
 };
 
-/// Implements a trait for several types with one body. `Self::name` is a type's own method, if it has one.
+/// Implements a trait for several types with one body. In it, `Self::name` is the type's own method. (If a type had no
+/// such method, `Self::name` would be the trait's, which would call itself without end.)
 macro_rules! forward {
     ($trait:ident for $($type:ty $(where [$($parameters:tt)*])?),+ => $body:tt) => {
         $(impl$(<$($parameters)*>)? $trait for $type $body)+
@@ -38,6 +40,7 @@ forward! {
     }
 }
 
+// Only this one can have hashes of two keys at once: while one key replaces another.
 impl Sketch for Seen {
     fn geometry(&self) -> Geometry {
         Self::geometry(self)

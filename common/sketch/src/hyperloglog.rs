@@ -1,10 +1,10 @@
 //! `HyperLogLog`: how many distinct keys?
 //!
 //! **Errors**: in both directions. The relative standard error is 1.04 / sqrt(registers), and less for counts below the
-//! number of registers (with 16 registers: 7 % more). The bias is below 0.6 / registers of the count for every count,
-//! which is negligible beside that error. A few keys are counted exactly if no two of them share a register. For n keys
-//! and m registers the probability of that is about exp(-n^2 / 2m): 99.5 % up to a tenth of the root of m (6 keys with
-//! 4,096 registers), and soon little for more. [`CompactHyperLogLog`] counts small sets exactly.
+//! number of registers. (With only 16 registers it may be 7 % more.) The relative bias is below 0.6 / registers for
+//! every count, which is negligible beside that error. A few keys are counted exactly if no two of them share a
+//! register. For n keys and m registers the probability of that is about exp(-n^2 / 2m): 99.5 % for a tenth of sqrt(m)
+//! (6 keys with 4,096 registers). It falls quickly for more keys. [`CompactHyperLogLog`] counts small sets exactly.
 //!
 //! **Cost** at an error of 0.005: 65,536 registers = 64 KiB. An insertion touches one register; a count reads all of
 //! them.
@@ -47,7 +47,7 @@ const FEW: f64 = 0.125;
 const ERROR_FACTOR: f64 = 1.04;
 /// The lowest relative standard error that [`HyperLogLog::with_error`] allows.
 pub const ERROR_MIN: f64 = ERROR_FACTOR / (1 << (PRECISION_MAX / 2)) as f64;
-/// If the lowest rank is at least this, it saves time to process only the hashes above it: a quarter of them.
+/// If the lowest rank is at least this, processing only the hashes above it saves time: they are at most a quarter.
 const LOWEST_MIN: u8 = 2;
 
 /// A `HyperLogLog` sketch with one byte per register.
@@ -166,18 +166,18 @@ impl HyperLogLog {
         Ok(())
     }
 
-    /// The sketch that would have counted the same keys with two to the `precision` registers, or with the fewest
-    /// ([`PRECISION_MIN`]) if that is less; a copy if it has no more than that. Sketches of different sizes can be
-    /// merged after the larger one is folded.
+    /// The sketch that the same keys would have made with two to the `precision` registers. Returns a copy if this
+    /// sketch has no more registers than that. A precision below [`PRECISION_MIN`] is raised to it. Sketches of
+    /// different sizes can be merged after the larger one is folded.
     ///
     /// `DataSketches` folds other bits of its hashes. So do not fold a sketch of its hashes
-    /// ([`PublicHash`](crate::datasketches::PublicHash)); make it with the right precision.
+    /// ([`PublicHash`](crate::datasketches::PublicHash)). Create it with the right precision instead.
     pub fn folded(&self, precision: u32) -> Self {
         let mut folded = Self::of_precision(precision.clamp(PRECISION_MIN, self.precision), self.key_id);
         let bits = (self.precision - folded.precision) as u8;
         let highest = rank::highest(folded.precision) as u8;
         // The number of a register within its group becomes the first bits in which zeros are counted. So the first
-        // register that is not empty has the highest rank.
+        // register that is not empty has the highest rank. The last element, 0, is for a group that is all empty.
         let mut ranks = vec![0; (1 << bits) + 1];
         (1..1_usize << bits).for_each(|low| ranks[low] = bits - low.ilog2() as u8);
         for (rank, group) in folded.registers.iter_mut().zip(self.registers.chunks_exact(1 << bits)) {
@@ -226,8 +226,8 @@ impl HyperLogLog {
         size_of::<Self>() + self.registers.len()
     }
 
-    /// Ertl's improved raw estimator, corrected for its remaining bias: the reciprocal of a varying sum is too large by
-    /// the relative variance of the sum.
+    /// Ertl's improved raw estimator, corrected for its remaining bias: on average, the reciprocal of a random sum is
+    /// too large by the relative variance of the sum.
     fn count_from(&self, histogram: &Histogram) -> f64 {
         let registers = self.registers.len() as f64;
         let share = |count: u64| count as f64 / registers;
@@ -299,7 +299,7 @@ fn relative_error_of(precision: u32) -> f64 {
 /// How many registers have each rank.
 type Histogram = [u64; rank::RANK_MAX as usize + 1];
 
-/// The first register that is not empty; their number if all are. Sixteen are read at once.
+/// The index of the first register that is not empty; their number if all are empty. Sixteen are read at once.
 fn first_filled(registers: &[u8]) -> usize {
     let (groups, rest) = registers.as_chunks::<16>();
     for (nth, group) in groups.iter().enumerate() {
@@ -340,7 +340,7 @@ fn insert_slice(registers: &mut [u8], precision: u32, lowest: u8, hashes: &[u64]
     rest.iter().for_each(|hash| raise(registers, rank::place(*hash, precision, last)));
 }
 
-/// The part of the empty registers: x + sum over k >= 1 of x^(2^k) 2^(k-1) (Ertl, 2017, algorithm 6).
+/// The term of the empty registers: x + sum over k >= 1 of x^(2^k) 2^(k-1) (Ertl, 2017, algorithm 6).
 fn sigma(mut x: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;
@@ -357,7 +357,8 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
-/// The part of the full registers: (1 - x - sum over k >= 1 of (1 - x^(2^-k))^2 2^-k) / 3 (Ertl, 2017, algorithm 6).
+/// The term of the registers at the highest rank: (1 - x - sum over k >= 1 of (1 - x^(2^-k))^2 2^-k) / 3 (Ertl, 2017,
+/// algorithm 6).
 fn tau(mut x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return 0.0;
@@ -388,7 +389,7 @@ mod tests {
         sketch
     }
 
-    /// A sketch of `count` keys that no other seed has.
+    /// A sketch of `count` keys. Other seeds have other keys.
     fn fed(precision: u32, seed: u64, count: u64) -> HyperLogLog {
         let mut sketch = with_precision(precision);
         (0..count).for_each(|item| sketch.insert(hash(seed, item)));
@@ -398,7 +399,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "statistics over many keys take too long")]
     fn few_keys_are_counted_exactly_if_they_share_no_register() {
-        // Of 1,000 counts, 5 may be wrong, and 6 standard deviations more: a chance of one in a billion.
+        // About 5 of 1,000 counts are wrong. Six standard deviations more are allowed: a chance of one in a billion.
         for precision in [8, 12, 16] {
             let keys = libm::sqrt((1u64 << precision) as f64) / 10.0;
             let wrong = |seed: &u64| fed(precision, *seed, keys as u64).bounds().value != keys as u64;
@@ -474,9 +475,9 @@ mod tests {
         }
     }
 
-    /// A sketch after that many keys, without feeding them. Each register is at most k with the probability exp(-keys /
-    /// registers / 2^k), and is drawn from this distribution. (The number of keys is an average, which hardly increases
-    /// the spread from 64 keys per register on.)
+    /// A sketch as that many keys leave it, without feeding them. Each register is at most k with the probability
+    /// exp(-keys / registers / 2^k), and is drawn from this distribution. (The number of keys is an average, which
+    /// hardly increases the spread from 64 keys per register on.)
     fn drawn(precision: u32, random: &mut SplitMix64, keys: f64) -> HyperLogLog {
         let mut sketch = with_precision(precision);
         let each = keys / sketch.registers.len() as f64;

@@ -1,4 +1,5 @@
-//! Converts the measured ledger to the ledger of a report. A reader of the report can verify its sum.
+//! Converts the measured ledger to the ledger of a report, and does its sums. A reader of the report can verify that
+//! all packets are accounted for.
 
 use weir_common::ledger as measured;
 
@@ -23,6 +24,7 @@ impl From<&measured::Ledger> for Ledger {
             lost,
             uncertain,
         } = counters;
+        // The many reasons to skip are listed only if they occurred. Each kind of loss is listed, even if it is zero.
         let skipped = measured::Skip::ALL.iter().zip(skipped).filter(|(_, tally)| !tally.is_zero());
         let lost = measured::Loss::ALL.iter().zip(lost);
         Self {

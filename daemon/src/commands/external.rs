@@ -17,7 +17,7 @@ pub(super) fn external(name: &OsStr, arguments: &[OsString]) -> Result<Exit, Fai
         ExternalError::NotInstalled(_) => Exit::Usage,
         ExternalError::Refused { .. } => Exit::Impossible,
         ExternalError::Unknown(_) => {
-            // clap prints the error, with similar commands.
+            // clap prints the error, with similar commands, and ends the process.
             Cli::known_commands().get_matches();
             Exit::Usage
         }

@@ -127,7 +127,7 @@ pub fn open_folder(path: &Path) -> io::Result<File> {
 pub fn open_folder_in(above: &File, name: &OsStr) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(above, name, flags, Mode::empty()) {
-        Err(Errno::LOOP) => Err(io::Error::new(ErrorKind::PermissionDenied, "it is a link: weir follows none there")),
+        Err(Errno::LOOP) => Err(io::Error::new(ErrorKind::PermissionDenied, "it is a link: weir does not follow it")),
         opened => folder(opened?.into()),
     }
 }
@@ -162,9 +162,9 @@ pub fn with_one_name(file: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a reference to what has this path, be it a link or a socket, and not that itself.
+/// Opens a reference to the file at this path, which may be a link or a socket, without opening the file itself.
 ///
-/// Not by `OpenOptions`: with musl, `O_PATH` is among the flags that they ignore.
+/// This does not use `OpenOptions`, because with musl they ignore the flag `O_PATH`.
 fn place(path: &Path) -> io::Result<File> {
     Ok(open_by(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?.into())
 }
@@ -183,7 +183,7 @@ fn follow(link: &Path) -> io::Result<PathBuf> {
     Ok(link.parent().unwrap_or(Path::new("")).join(target))
 }
 
-/// Sets the mode of a socket in the file system, and returns its inode.
+/// Sets the mode of a socket in the file system, and returns its inode number.
 ///
 /// # Errors
 ///

@@ -42,7 +42,8 @@ pub fn listen(hurry: impl Fn() + Send + 'static) -> io::Result<Signals> {
             hurry();
         }
     };
-    // The handler's thread inherits the capabilities of the thread that sets the handler, so that thread has none.
+    // The handler runs in a thread of its own, which inherits the capabilities of the thread that sets the handler. So
+    // a thread without capabilities sets it.
     let set = thread::Builder::new().spawn(|| {
         privileges::give_up_all();
         ctrlc::set_handler(handle)
@@ -51,7 +52,7 @@ pub fn listen(hurry: impl Fn() + Send + 'static) -> io::Result<Signals> {
     Ok(Signals { stop: ended, hangups })
 }
 
-/// Blocks SIGHUP in all threads, and waits for it in one thread.
+/// Blocks SIGHUP in this thread and those that it starts later, and waits for it in one of them.
 fn listen_to_hangups() -> io::Result<Receiver<()>> {
     let (heard, hangups) = bounded(1);
     let mut hangup = SigSet::empty();

@@ -1,9 +1,10 @@
-//! A screen whose source panics when a key asks it, for the test that the terminal is given back then, too.
+//! A screen whose source panics on the first request that a key makes. A test runs it to see that `weir top` restores
+//! the terminal even then.
 
 use jiff::Timestamp;
 use weir_top::{Request, Source, TopError, Update, run};
 
-/// Says nothing, and panics when it is asked.
+/// Has no updates, and panics on each request.
 struct Panics;
 
 impl Source for Panics {

@@ -1,4 +1,5 @@
-//! Handles two rare cases: a key may become a candidate, or a word is full.
+//! Handles two rare cases: a key may become a candidate, or a word is full. The code for all other records does not
+//! include them, so it is short and has only one branch.
 
 use core::hint::select_unpredictable;
 
@@ -19,7 +20,7 @@ pub(super) struct Arrival<'a, W> {
 pub(super) struct Admission<W> {
     pub bucket: u32,
     pub way: u16,
-    /// The number of the key in its chunk.
+    /// The number of the key in its chunk. The caller sets it.
     pub nth: u16,
     /// See [`Entry`](super::candidate::Entry).
     pub missed: W,
@@ -30,7 +31,7 @@ pub(super) struct Admission<W> {
 }
 
 impl<W: Weight> Counters<W> {
-    /// Adds to any key, which counts in this slot. Returns the admission if the key becomes a candidate.
+    /// Adds to a key, held or not, that counts in this slot. Returns the admission if the key becomes a candidate.
     #[cold]
     #[inline(never)]
     pub fn add_slowly(&mut self, at: usize, slot: usize, arrival: Arrival<'_, W>) -> Option<Admission<W>> {
@@ -41,8 +42,8 @@ impl<W: Weight> Counters<W> {
         admission
     }
 
-    /// Gives the key the place of the smallest candidate, if the coin shows head for that candidate's real score, and
-    /// the key may have more.
+    /// Gives the key the place of the smallest candidate, if the key may have a higher score, and the coin shows head
+    /// for that candidate's present score. (Before, it was tossed for an earlier, lower score.)
     #[inline(always)]
     fn admit(&mut self, at: usize, light: usize, arrival: Arrival<'_, W>) -> Option<Admission<W>> {
         let Arrival { hash, packed, coin } = arrival;
@@ -55,17 +56,17 @@ impl<W: Weight> Counters<W> {
         }
         let before = self.buckets[at].hashes[way];
         let counted_before = if before == 0 { W::default() } else { self.move_to(at, way, cell(before)) };
-        // A key that needs a coin is admitted, on average, when its missed weight equals the price. A key that needs no
-        // coin was admitted at once: it was as heavy before, when the price was lower. It nevertheless competes with
-        // the whole credit, because otherwise one heavy key after the other would take the same place.
+        // `likely` is the part of the missed weight that the key probably had itself. A key that needs a coin is
+        // admitted, on average, when it has missed as much as the price. A key that needs no coin probably missed
+        // nothing: an earlier record of this weight would have been admitted, because prices only grow. It nevertheless
+        // competes with the whole credit, because otherwise one heavy key after the other would take the same place.
         let credit = price.min(missed.score());
         let likely = if coin.is_needed(price) { credit } else { 0 };
         self.set(at, way, packed.weight);
         let bucket = &mut self.buckets[at];
         bucket.hashes[way] = hash;
         bucket.credits[way] = Rounded::down(credit);
-        // The new candidate may have missed nothing, and then its score may be less than that of the smallest one
-        // before.
+        // The new candidate may now have the smallest score of all.
         bucket.set_price(next.min(packed.score + bucket.credits[way].get()));
         Some(Admission { bucket: at as u32, way: way as u16, nth: 0, missed, likely, counted_before })
     }

@@ -1,4 +1,5 @@
-//! An image of candidate buckets.
+//! The image of candidate buckets. Each field is written for all buckets before the next field. So zeros often follow
+//! each other, and zeros in a row cost almost nothing.
 
 use super::{
     BUCKETS_MAX, CandidateBuckets, WAYS,
@@ -12,9 +13,8 @@ use crate::{
     image::{Image, ImageError, Kind, Literal, PlainKey, Reader, Writer},
 };
 
-/// The image has the geometry and the coins, then one field after the other, each for all buckets, and at the end the
-/// keys of all candidates. The width of weights is not written. A number that is too large for the reader's weights
-/// becomes their maximum.
+/// The image has the geometry and the coins, then the fields of the buckets, and at the end the keys of all candidates.
+/// The width of weights is not written. A number that is too large for the reader's weights becomes their maximum.
 ///
 /// With the state of the coins, a reader can continue where the writer stopped. The state also reveals later coins: see
 /// [`CandidateBuckets::rekey`].
@@ -27,6 +27,7 @@ impl<K: PlainKey + Default, W: Weight> Image for CandidateBuckets<K, W> {
         payload.varint(buckets.len() as u64);
         payload.varint(K::BYTES as u64);
         payload.varint(*places);
+        // Both differences are 0, which takes one byte, if the seed is the default one and no coin was tossed.
         payload.varint(seed.wrapping_sub(*key_id));
         payload.varint(random.wrapping_sub(*seed));
         payload.numbers(Literal::Word, buckets.iter().flat_map(|bucket| bucket.hashes));
@@ -67,6 +68,7 @@ impl<K: PlainKey + Default, W: Weight> Image for CandidateBuckets<K, W> {
             buckets[at / WAYS].hashes[at % WAYS] = hash;
             Ok(())
         })?;
+        // The closure is not called for zeros.
         payload.numbers("a mark", Literal::Byte, count, |at, mark| match mark {
             1 => {
                 buckets[at].mark(HAS_LOST);

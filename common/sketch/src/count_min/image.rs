@@ -1,4 +1,4 @@
-//! A count-min sketch's image: its geometry, its total and its cells, row after row.
+//! The image of a count-min sketch: the kind of its updates, its geometry, its total and its cells, row after row.
 
 use alloc::boxed::Box;
 use core::marker::PhantomData;
@@ -27,6 +27,7 @@ impl<W: Weight, U: Update> Image for CountMin<W, U> {
         let width = payload.within("the width", widths, "from 4 to 2^26", Reader::varint)? as usize;
         let total = payload.weight("the total")?;
         let mut cells: Box<[W]> = payload.allocate("the cells", depth * width)?;
+        // `part` has one number of the weight at a time.
         payload.weights("a cell", cells.len(), |at, part| cells[at] = cells[at].saturating_add(part))?;
         Ok(Self { cells, width, depth, total, key_id, update: PhantomData })
     }

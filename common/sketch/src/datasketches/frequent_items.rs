@@ -1,4 +1,5 @@
-//! Frequent items in the format of `DataSketches`: the largest keys, each with bounds.
+//! Frequent items in the format of `DataSketches`: the largest keys, each with bounds, for programs that merge or query
+//! them with that library.
 //!
 //! An image begins with 8 bytes of preamble: its length in 64-bit words, the version of the format, the family, the
 //! logarithms of the largest and of the present table size, and flags. Unless a flag marks the sketch as empty, 24
@@ -26,7 +27,7 @@ const EMPTY: u8 = 1;
 const FILLED: u8 = 4;
 /// The flags of an empty sketch: two bits, because Java and C++ use different ones.
 const EMPTY_FLAGS: u8 = 1 | 4;
-/// A table of `DataSketches` has at least two to this power entries, and uses three quarters of them.
+/// A table of `DataSketches` has two to a power of entries, within these limits, and uses up to three quarters of them.
 const TABLE_LG_MIN: u8 = 3;
 const TABLE_LG_MAX: u8 = 31;
 /// The largest weight, because Java has no unsigned numbers.
@@ -58,7 +59,7 @@ impl<T: Item> FrequentItems<T> {
     /// have.
     ///
     /// Numbers above 2^63 - 1 become 2^63 - 1. An item whose lower bound is 0 is left out: the format cannot contain
-    /// it, and the error includes it.
+    /// it, and the error covers its weight.
     pub fn new(items: impl IntoIterator<Item = (T, Estimate)>, total: u64, absent: u64) -> Self {
         let mut error = absent;
         let items = items.into_iter().filter_map(|(item, Estimate { lower, upper, .. })| {
@@ -106,7 +107,8 @@ impl<T: Item> FrequentItems<T> {
         image
     }
 
-    /// Reads an image. This takes about four times its memory. Bytes after the image are ignored, as in `DataSketches`.
+    /// Reads an image. This takes about four times the image's size in memory. Bytes after the image are ignored, as in
+    /// `DataSketches`.
     ///
     /// # Errors
     ///
@@ -116,12 +118,11 @@ impl<T: Item> FrequentItems<T> {
         let words = reader.u8("the preamble's length")?;
         reader.within("the format's version", VERSION..=VERSION, "1", Reader::u8)?;
         reader.within("the family", FAMILY..=FAMILY, "10 (frequent items)", Reader::u8)?;
-        let most =
-            reader.within("lg of the greatest table", TABLE_LG_MIN..=TABLE_LG_MAX, "from 3 to 31", Reader::u8)?;
-        let expected = "from 3 to that of the greatest";
+        let most = reader.within("lg of the largest table", TABLE_LG_MIN..=TABLE_LG_MAX, "from 3 to 31", Reader::u8)?;
+        let expected = "from 3 to that of the largest";
         reader.within("lg of the present table", TABLE_LG_MIN..=most, expected, Reader::u8)?;
         let is_empty = reader.u8("the flags")? & EMPTY_FLAGS != 0;
-        reader.u16("nothing")?;
+        reader.u16("the padding")?;
         if words != if is_empty { EMPTY } else { FILLED } {
             let expected = "1 if it is empty, otherwise 4";
             return Err(ImageError::Value { field: "the preamble's length", at: 0, found: words.into(), expected });
@@ -130,8 +131,8 @@ impl<T: Item> FrequentItems<T> {
             return Ok(Self { items: Vec::new(), total: 0, error: 0 });
         }
         let count = reader.u32("the number of items")?;
-        reader.u32("nothing")?;
-        let total = weight(&mut reader, "all weight", 0)?;
+        reader.u32("the padding")?;
+        let total = weight(&mut reader, "the total weight", 0)?;
         let error = weight(&mut reader, "the error", 0)?;
         let mut weights = reader.part("the weights", 8 * u64::from(count))?;
         let items = (0..count).map(|_| Ok((T::read(&mut reader)?, weight(&mut weights, "a weight", 1)?)));

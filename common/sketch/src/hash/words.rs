@@ -1,15 +1,17 @@
-//! Splits an item into words for hashing.
+//! Splits an item into words, which are all that the hash functions take.
 //!
-//! A number is one word. Fewer than 16 bytes are one or two words, the last of which includes the number of its bytes.
-//! More bytes are compressed, a block of up to 256 bytes to two words, by one multiplication per 16 bytes:
+//! A number is one word (a `u128` is two). Fewer than 16 bytes are one or two words, the last of which includes the
+//! number of its bytes. More bytes are compressed, a block of up to 256 bytes to two words, by one multiplication per
+//! 16 bytes. That is faster than hashing each word:
 //!
 //! ```text
 //! block(b1 .. bn) = length + (b1 + key[1]) * (b2 + key[2]) + (b3 + key[3]) * (b4 + key[4]) + ..
 //! ```
 //!
-//! The products have 128 bits, and the sums in brackets 64. This is NH: for any two blocks and any number, the results
-//! differ by that number with a probability of at most 2^-63 (the length is such a number). The last two words are the
-//! block's last 16 bytes, some of which may also be in the words before.
+//! The products have 128 bits, and the sums in brackets 64. This is NH: for any two different blocks and any number d,
+//! their sums of products differ by exactly d with a probability of at most 2^-63. So the lengths, which are added,
+//! make no collision likelier. The last two words are the block's last 16 bytes, some of which may also be in the words
+//! before.
 //!
 //! **Paper**: Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC: fast and secure message authentication", 1999.
 
@@ -29,17 +31,17 @@ const PAIR: usize = 16;
 /// The most bytes that are compressed together.
 pub(super) const BLOCK: usize = 256;
 
-/// The numbers for compressing bytes: one for each word of a block.
+/// The secret numbers for compressing bytes: one for each word of a block.
 pub(super) type BlockKey = [u64; BLOCK / 8];
 
-/// Splits an item into words.
+/// A [`Hasher`] that splits an item into words and passes them on.
 pub(super) struct Cut<'key, W> {
     pub words: W,
     pub key: &'key BlockKey,
 }
 
 impl<W: Words> Cut<'_, W> {
-    /// Adds both halves of a block's sum.
+    /// Adds both halves of a block's sum, which includes `length`.
     #[inline(always)]
     fn block(&mut self, block: &[u8], length: usize) {
         let sum = compress(self.key, block, length);
@@ -65,6 +67,7 @@ impl<W: Words> Cut<'_, W> {
         let mut rest = bytes;
         while rest.len() >= PAIR {
             let (block, behind) = rest.split_at(rest.len().min(BLOCK));
+            // With the number of bytes from here to the end, the words also determine the item's whole length.
             self.block(block, rest.len());
             rest = behind;
         }

@@ -1,4 +1,5 @@
-//! Keys that an image can contain.
+//! Keys that an image can contain. A [`PlainKey`] has a fixed size, so that a reader knows how many bytes follow; an
+//! [`ImageKey`] may also be a text.
 
 use alloc::string::String;
 

@@ -16,6 +16,7 @@ const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 <
 /// Parses a duration with units. A day has 24 hours. `None` if it is malformed, negative or too large.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let span = SpanParser::new().parse_span(text).ok()?;
+    // Years and months have no fixed length, and the largest unit of the configuration is the day.
     if (span.get_years(), span.get_months(), span.get_weeks()) != (0, 0, 0) {
         return None;
     }
@@ -35,7 +36,7 @@ pub(super) fn parse_bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(*bytes)
 }
 
-/// A size in the largest unit that represents it exactly.
+/// A size in the largest unit that represents it exactly; 0 in bytes.
 pub(super) fn show_bytes(bytes: u64) -> String {
     let (name, unit) =
         SIZES.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit)).unwrap_or(&SIZES[3]);

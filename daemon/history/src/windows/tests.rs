@@ -1,3 +1,5 @@
+//! Whatever windows are kept and dropped, an answer counts each window once, says what is missing, and has true bounds.
+
 use std::collections::HashMap;
 
 use super::*;
@@ -69,7 +71,6 @@ fn windows_are_stepped_over_one_by_one_in_both_directions() {
     assert_eq!(windows.first(3, Some(at(705))), Some(between(710, 740)), "those that begin later");
 }
 
-/// The union of a few kept windows equals that of their reports.
 #[test]
 fn the_union_of_a_few_windows_equals_that_of_their_reports() {
     let mut windows = Windows::new(MIB, Addresses::Full);
@@ -130,6 +131,7 @@ fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
             assert_eq!(union.missing, [], "{name}");
             let begun = (union.window.start.as_second() - crate::testing::START) / 10;
             let ended = (union.window.end.as_second() - crate::testing::START) / 10;
+            // Older windows are kept five minutes at a time. An answer has the whole five minutes: 30 windows.
             assert!(
                 (from - 30..=from).contains(&begun) && (to..to + 30).contains(&ended),
                 "{name}: {begun} to {ended}"
@@ -139,7 +141,7 @@ fn a_day_fits_the_planned_memory_and_its_bounds_hold() {
             assert_eq!(union.totals.packets, totals[range.clone()].iter().sum::<u64>(), "{name}: {from} to {to}");
             assert!(union.unique.src_ip.confidence > 0.998, "{name}: {:?}", union.unique);
             for row in &union.top.sources {
-                // This test remembers a sixth of the windows, so this number is at most the true one.
+                // This test remembers a seventh of the windows, so this number is at most the true one.
                 let known = of_source.get(&row.src_ip).map_or(0, |known| {
                     known.iter().filter(|(nth, _)| range.contains(&(*nth as usize))).map(|(_, packets)| packets).sum()
                 });
@@ -206,7 +208,7 @@ fn setting_the_clock_loses_no_window() {
     }
     assert_eq!(windows.index(&Time::default()).len(), 9);
     assert_eq!(numbers(&windows.span(&Time::default()).unwrap()).1, 9);
-    assert_eq!(numbers(&windows.span(&between(10, 30)).unwrap()).1, 4, "both times");
+    assert_eq!(numbers(&windows.span(&between(10, 30)).unwrap()).1, 4, "two windows, each measured twice");
 }
 
 /// A stricter configuration also applies to older windows.
@@ -275,7 +277,7 @@ fn a_span_has_all_its_windows_wherever_the_clock_was_set() {
     }
 }
 
-/// An outage of two minutes is missing, too, where the windows around it are kept five minutes at a time.
+/// An answer names an outage of two minutes even where the windows around it are kept five minutes at a time.
 #[test]
 fn what_is_missing_within_five_minutes_is_said() {
     let mut windows = Windows::new(MIB / 16, Addresses::Full);

@@ -1,4 +1,4 @@
-// The section "Usage": what each interface has carried in this month and in the last one.
+// The section "Usage": what each interface has carried in this month and in the one before.
 
 import { usage } from "../state/known.js";
 import { bytes, plural, scaled } from "../units.js";
@@ -19,11 +19,13 @@ function table({ rows, day }) {
     null,
     heads.map((name) => h("th", { scope: "col" }, name)),
   );
-  // The last month first.
+  // The newest month first.
   const all = rows.toSorted((one, other) => other.start.localeCompare(one.start)).map((row) => line(row, day));
   return h("table", { class: "plain" }, h("thead", null, head), h("tbody", null, all));
 }
 
+// A row. A period that begins on the first of a month is shown as that month, without a day. Less than a minute that
+// weir did not see is left out.
 function line({ interface: name, direction, start, bytes: carried, p95, unseen_seconds: unseen }, day) {
   const rate = (bits) => scaled(bits, "bit/s");
   return h(
@@ -37,7 +39,7 @@ function line({ interface: name, direction, start, bytes: carried, p95, unseen_s
   );
 }
 
-// A number, and its bounds if they differ from it.
+// A number, and its bounds if they differ from it. There is no upper bound if weir did not see all of the month.
 function amount({ value, lower, upper }, text) {
   const shown = number(value, text(value), { "data-lower": lower, "data-upper": upper });
   if (upper === undefined) return [shown, h("small", null, ` at least ${text(lower)}`)];

@@ -1,5 +1,6 @@
 //! Threads that talk to other machines or processes wait here until all threads are restricted. So answers of
-//! collectors and requests of clients are read only under the restrictions.
+//! collectors and requests of clients are read only under the restrictions. An attacker who takes over such a thread
+//! has only the remaining rights.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +13,7 @@ static CHANGED: Condvar = Condvar::new();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GateState {
-    /// No thread waits, because there are no restrictions, or none will follow.
+    /// No thread waits: there are no restrictions, or they will not follow any more.
     Open,
     /// Restrictions will follow, and threads wait for them.
     Pending,
@@ -24,7 +25,7 @@ fn state() -> MutexGuard<'static, GateState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets [`pass`] wait from here on.
+/// Makes [`pass`] wait from now on.
 pub(super) fn hold() {
     *state() = GateState::Pending;
 }

@@ -28,18 +28,18 @@ use crate::{
 const LINES_PER_INTERFACE: usize = 6;
 /// One line in this many is for alerts.
 const LINES_PER_ALERT: usize = 12;
-/// From so many lines on, the lines above everything about a row stay.
+/// A screen with at least this many lines keeps the counts and alerts above the details of a row.
 const LINES_OF_DETAIL: usize = 30;
-/// The keys at the bottom.
+/// The keys at the bottom of the screen with the lists.
 const KEYS: &str = "?help  Tab list  Enter row  /filter  < > step back  t span  Space hold  q quit";
 /// The keys on the screen of a fleet.
 const KEYS_OF_FLEET: &str = "?help  Tab list  Enter row  /filter  b p order  Space hold  q quit";
-/// The keys on the screen of a time that has passed.
+/// The keys while a past time is shown.
 const KEYS_OF_PAST: &str = "?help  < >  Home oldest  End now  t span  Tab list  Enter row  /filter  q quit";
 
-/// The keys on the screen of everything about a row.
+/// The keys while the details of a row are shown.
 const KEYS_OF_DETAIL: &str = "Esc back  ↑ ↓ scroll  < > step back  t span  End now  Space hold  q quit";
-/// The keys on the help.
+/// The keys while the help is shown.
 const KEYS_OF_HELP: &str = "↑ ↓ scroll  any other key: back  q quit";
 
 /// Draws the screen into an area.
@@ -75,7 +75,7 @@ pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) 
     }
 }
 
-/// Distinct keys and new flows, and alerts.
+/// Draws distinct keys and new flows, and at most so many alerts.
 fn counts(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, alerts: usize) {
     if let Some(past) = screen.past() {
         head::distinct(&past.union.unique, &past.union.new_flows, sheet, paint);
@@ -106,7 +106,7 @@ fn body(screen: &mut Screen, sheet: &mut Sheet<'_>, paint: Paint) {
 }
 
 fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
-    // A span that follows now is asked for again and again.
+    // A span that ends now is asked for again with each window. Only a request for another time is worth a message.
     let shown = screen.past.as_ref().map(|(look, _)| *look);
     if screen.awaited.is_some() && screen.awaited != shown && matches!(screen.focus, Focus::List | Focus::Detail(..)) {
         return sheet.line([Piece::new("asking the history", paint.faint())]);

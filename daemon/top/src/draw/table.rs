@@ -1,4 +1,4 @@
-//! The names of the lists, and the rows of the list that is shown.
+//! Draws the names of the lists, and the rows of the list that is shown. In a narrow terminal, rows have fewer columns.
 
 use weir_schema::{Estimate, Length};
 use weir_system::{
@@ -17,19 +17,20 @@ use crate::{
     text::{left, right, width},
 };
 
-/// The columns of the rank and of the mark of the selected row.
+// Widths in cells of the terminal.
+/// The rank, with the mark of the selected row before it and the mark of an uncertain one after it.
 const RANK: usize = 4;
-/// The columns of a rate.
+/// A rate.
 const RATE: usize = 12;
-/// The columns of its bounds.
+/// The bounds of a rate.
 const BOUNDS: usize = 13;
-/// The columns of an amount of bytes or packets.
+/// An amount of bytes or packets.
 const AMOUNT: usize = 8;
-/// The columns of a share.
+/// A share.
 const SHARE: usize = 7;
-/// The narrowest bar: with the gap before it, its scale fits.
+/// The narrowest bar. Its scale, in the head of the list, needs this much and the gap before it.
 const BAR_MIN: usize = 11;
-/// The width of the longest bar, in columns.
+/// The longest bar.
 const BAR_MAX: usize = 48;
 /// The narrowest column of keys.
 const KEY_MIN: usize = 15;
@@ -74,7 +75,7 @@ pub struct Measure<'l> {
 }
 
 impl<'l> Measure<'l> {
-    /// The notation for a list in this order.
+    /// Writes the numbers of this list, which is in this order.
     pub const fn new(list: &'l List, by: By) -> Self {
         Self { list, by, seconds: list.seconds }
     }
@@ -94,7 +95,7 @@ impl<'l> Measure<'l> {
         }
     }
 
-    /// How far the true number may be away, or the upper bound of a number that is a lower bound.
+    /// How far the true number may be from the estimate. For a list of lower bounds, it is the upper bound instead.
     pub fn bounds(&self, estimate: &Estimate) -> String {
         if self.list.is_floor && estimate.upper > estimate.lower {
             return self.text(estimate.upper);
@@ -124,7 +125,7 @@ impl<'l> Measure<'l> {
         if self.list.is_of_view { "of view" } else { "of all" }
     }
 
-    /// The measure that does not order the list.
+    /// The rate of packets if bytes order the list, and the rate of bytes if packets do.
     fn other(&self, amount: Amount) -> String {
         match (amount, self.by) {
             (Amount::Sums { packets, .. }, By::Bytes) => self.rate(packets.value, By::Packets),
@@ -136,8 +137,8 @@ impl<'l> Measure<'l> {
     fn caption(&self) -> String {
         let by = self.list.counted.as_deref().unwrap_or(self.order());
         let confidence = (self.list.confidence * 10_000.0).round() / 100.0;
-        // The bounds hold always, not only with some probability.
         match confidence {
+            // The bounds always hold.
             100.0 => format!("by {by}, certain"),
             _ => format!("by {by}, {confidence} % sure"),
         }
@@ -150,7 +151,8 @@ impl<'l> Measure<'l> {
         }
     }
 
-    /// The heads of the columns with the number and with its bounds. `is_mean` names the time of a rate.
+    /// The heads of the columns with the number and with its bounds. With `is_mean`, that of a rate says over how many
+    /// seconds it is the mean.
     fn heads(&self, is_mean: bool) -> [String; 2] {
         let number = match (self.list.is_floor, self.list.counted.is_some()) {
             (true, _) => "at least".to_owned(),
@@ -178,7 +180,9 @@ struct Columns {
 }
 
 impl Columns {
-    /// If there is little room, there is no bar, and if there is less, no share. The key has what remains.
+    /// The rank, the key and the rate are always there. If the key does not fit beside them, the bar is left out, and
+    /// then the share. What is left goes to the other columns and to the caption above the keys, the most useful first,
+    /// and then to the bar.
     fn new(rows: &[Row], is_counted: bool, is_past: bool, caption: usize, columns: usize) -> Self {
         let share = if is_counted { 0 } else { SHARE };
         let room = |share, bar| columns.saturating_sub(RANK + with_gap(RATE) + with_gap(share) + with_gap(bar));
@@ -200,7 +204,8 @@ impl Columns {
             takes
         };
         let [of_amount, of_other] = if is_counted { [0, 0] } else { [AMOUNT, RATE] };
-        // A span is asked for an amount, and now for a rate.
+        // A reader of a past span wants the amount, which comes first there. A reader of now wants the rate: for that,
+        // the amount comes last.
         let amount = optional(if is_past { of_amount } else { 0 }, &mut left);
         let bounds = optional(BOUNDS, &mut left);
         let other = optional(if bounds > 0 { of_other } else { 0 }, &mut left);
@@ -251,13 +256,14 @@ pub fn rows(screen: &mut Screen, list: &List, sheet: &mut Sheet<'_>, paint: Pain
 
 fn head(measure: &Measure<'_>, columns: &Columns, full: u64, is_mean: bool, sheet: &mut Sheet<'_>, paint: Paint) {
     let [number, bounds] = measure.heads(is_mean);
-    // The caption may be longer than the keys.
+    // The caption may be longer than the keys: it also has the room that the head of the rate leaves.
     let room = (columns.key + GAP + RATE).saturating_sub(width(&number) + 1);
     let mut text = format!("{}{} {number}", " ".repeat(RANK), left(&measure.caption(), room));
     text += &column(&bounds, columns.bounds);
     text += &column(measure.order(), columns.amount);
     text += &column(measure.shares_of(), columns.share);
     if columns.bar > 0 {
+        // The scale of the bar: the number of a full one at the right end, and a 0 at the left end if it fits.
         let bar = right(&measure.text(full), columns.bar + 1);
         text += &format!(" {}", if bar.starts_with("   ") { bar.replacen("  ", " 0", 1) } else { bar });
     }

@@ -1,4 +1,4 @@
-//! The sink `otlp`: it has the settings of `http`, and another payload.
+//! The sink `otlp`: sends metrics to an OpenTelemetry receiver. It has the settings of `http`, and another payload.
 
 use serde::Serialize;
 use weir_system::sandbox::Files;

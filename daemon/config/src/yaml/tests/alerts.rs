@@ -1,4 +1,4 @@
-//! Alert rules that cannot be evaluated.
+//! Wrong alert rules are refused at their place in the file, with a message that says what to write.
 
 use super::*;
 
@@ -123,7 +123,7 @@ fn alerts_have_limits_and_need_rules() {
     assert_eq!(mistakes(alone), [format!("1:19: alerts.webhook: {why}")]);
     // A wrong rule is one mistake. The webhook is not reported as one without rules.
     assert_eq!(mistakes("alerts: {rules: [{name: a, when: x > 1}], webhook: {url: 'http://a'}}").len(), 1);
-    // A wrong view is one mistake. The rule that uses this view is not reported, too.
+    // A wrong view is one mistake. The rule that uses this view is not a second one.
     assert_eq!(mistakes("views: [{name: w, by: [srcip]}]\nalerts: {rules: [{name: a, when: w.bytes > 1}]}").len(), 1);
     assert_eq!(mistakes("standard_views: [sorces]\nalerts: {rules: [{name: a, when: sources.bytes > 1}]}").len(), 1);
 }

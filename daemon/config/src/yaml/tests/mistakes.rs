@@ -5,7 +5,7 @@ use crate::yaml::limits::MISTAKES_MAX;
 
 /// Texts with their mistakes, as displayed after the file's name.
 const MISTAKES: &[(&str, &[&str])] = &[
-    // One mistake of each kind.
+    // Wrong values of single settings.
     ("report:\n  interval:  200ms", &["2:14: report.interval: 200ms is below the minimum of 1s"]),
     ("report: {top: -1}", &["1:15: report.top: -1 is below the minimum of 1"]),
     ("report: {interval: [1, 2]}", &["1:20: report.interval: expected a duration such as 10s, found the list [..]"]),
@@ -458,6 +458,7 @@ fn many_mistakes_are_counted() {
 
 #[test]
 fn fewer_mistakes_of_a_very_long_file_are_listed() {
+    // The file is read again to locate each mistake, so a long file has fewer of them listed.
     let text = "a,".repeat(FILE_MAX / 2 - 1);
     let mistakes = parse(&format!("{{{text}}}")).unwrap_err();
     assert_eq!(mistakes.list().len(), limits::LOCATED_MAX / FILE_MAX);

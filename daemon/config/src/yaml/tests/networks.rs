@@ -1,10 +1,11 @@
-//! Networks, and their prefix files.
+//! Networks and their prefix files. A mistake in a file is reported with the place of its line in that file.
 
 use weir_sketch::hash::mix;
 
 use super::*;
 
-/// The mistakes of networks that read these files. The files are called F0, F1, ... in the text and in the mistakes.
+/// Parses a configuration whose networks read these files. The files are called F0, F1, ... in the text and in the
+/// mistakes. Their real names depend on the contents, so that tests that run at the same time do not share a file.
 fn with_files(text: &str, contents: &[&[u8]]) -> Result<Config, Vec<String>> {
     let text_key = contents
         .iter()
@@ -113,6 +114,7 @@ fn mistakes_in_files_have_their_line() {
     ];
     for (text, files, expected) in cases {
         let found = with_files(text, files).expect_err(text);
+        // With more mistakes than are listed, `expected` has only the line that counts the others.
         let listed = found.len().saturating_sub(expected.len());
         assert!(listed == 0 || listed == limits::PREFIX_MISTAKES_MAX, "{found:#?}");
         assert_eq!(found[listed..], *expected, "\n{text}");

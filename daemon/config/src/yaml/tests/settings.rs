@@ -1,4 +1,4 @@
-//! Each setting is read, limited and written as it was read, and the shipped files are correct.
+//! Each setting is read, has its limits, and reads back equal after it was printed. The shipped files are correct.
 
 use weir_common::{
     control::Feeds,
@@ -23,6 +23,7 @@ fn an_empty_file_is_the_default() {
 #[test]
 fn the_shipped_file_equals_the_default() {
     assert_eq!(parse(SHIPPED).unwrap(), Config::default());
+    // That comparison does not notice a key that the shipped file leaves out.
     let [shipped, default] = [SHIPPED, &Config::default().to_yaml()].map(|text| {
         let value: serde_yaml::Value = serde_yaml::from_str(text).unwrap();
         value
@@ -66,7 +67,7 @@ fn the_shipped_file_states_the_limits() {
     ];
     assert_eq!(limits::TIMEOUT, Duration::from_millis(100)..=Duration::from_secs(60));
     for (key, limit) in limits {
-        // The comment lines right above the key.
+        // The limit must be in the comment right above the key.
         let lines: Vec<&str> = SHIPPED.lines().map(str::trim_start).collect();
         let at = lines.iter().position(|line| line.starts_with(&format!("{key}:"))).expect(key);
         let comment = lines[..at].iter().rev().take_while(|line| line.starts_with('#')).copied().collect::<Vec<_>>();
@@ -353,7 +354,7 @@ fn sinks() -> Vec<Sink> {
 #[test]
 fn printed_configuration_reads_back() {
     for text in ["", EVERYTHING, "sinks: []", "sampling: {packets: 100}", "spool: {path: none, max_age: none}"] {
-        // The printed URL has no query.
+        // A URL is printed with `***` instead of its query, which may be a secret.
         let config = parse(&text.replace("?b=c", "?***")).unwrap();
         assert!(!parse(text).unwrap().to_yaml().contains("b=c"));
         let printed = config.to_yaml();
@@ -392,7 +393,7 @@ fn limits_are_inclusive() {
         ("sinks: [{type: http, url: 'http://a', timeout: %}]", ["100ms", "60s"], ["99ms", "61s"]),
     ];
     for (text, within, beyond) in cases {
-        // The interval must not exceed the generation, which is not tested here.
+        // An interval that is longer than the generation would be another mistake.
         let generation = if text.contains("interval") { "\nseen_flows: {generation: 1h}" } else { "" };
         let text = |value: &str| text.replace('%', value) + generation;
         for value in within {

@@ -18,7 +18,7 @@ pub(super) struct SinkCounters {
     pub delivered: u64,
     pub failed_attempts: u64,
     pub last_error: Option<String>,
-    /// True if the sink accepts no more reports.
+    /// True if the sink has stopped accepting reports for good.
     pub is_closed: bool,
     holding: Holding,
     /// How many lost reports have been logged.
@@ -72,19 +72,19 @@ impl SinkCounters {
     }
 }
 
-/// Why reports are lost, as the log puts it.
+/// Why reports are lost, for the log. It follows a text such as "reports are lost: ".
 pub(super) const fn why(reason: Reason) -> &'static str {
     match reason {
         Reason::SpoolFull => {
-            "the spool or its disk is full, so the oldest go that are not being sent, and tombstones name them"
+            "the spool or its disk is full: the oldest that are not being sent are dropped, and tombstones name them"
         }
         Reason::QueueFull => {
-            "no disk takes them, and memory has room for a few, so those that have waited there longest go"
+            "no disk takes them, and memory has room for only a few: those that have waited there longest are dropped"
         }
         Reason::TooOld => "they have waited for longer than `spool.max_age`",
         Reason::Damaged => "their files in the spool are damaged",
         Reason::Refused => "the sink refuses them",
-        Reason::Removed => "their files, or the folder of the spool, were removed while weir runs",
+        Reason::Removed => "their files, or the folder of the spool, were removed while weir was running",
     }
 }
 
