@@ -3,12 +3,16 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, builder::Resettable};
-use jiff::{Timestamp, civil, tz::TimeZone};
+use jiff::Timestamp;
 use weir_system::log::Format;
 
 use weir_common::control::CPUS_MAX;
 
+pub use self::times::{Earlier, EndTime};
+use self::times::{earlier, end, length, time};
 use crate::replay::Windows;
+
+mod times;
 
 /// The last line of the help.
 const OTHER_COMMANDS: &str = "Any other COMMAND runs the program weir-COMMAND, from beside weir or from PATH.";
@@ -256,9 +260,9 @@ pub struct ReportArgs {
     /// Print all windows from this time on together: `14:30` (today) or `2026-11-26 14:30`, both in UTC, or RFC 3339
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "last")]
     pub from: Option<Timestamp>,
-    /// Print all windows until this time together, in the same formats
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "last")]
-    pub to: Option<Timestamp>,
+    /// Print all windows until this time together, in the same formats; without a date it is of the day of the start
+    #[arg(long, value_name = "TIME", value_parser = end, conflicts_with = "last")]
+    pub to: Option<EndTime>,
     /// Print the whole report, not only one screen; in the pager if it is longer than the terminal
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
@@ -325,9 +329,9 @@ pub struct SpanArgs {
     /// All windows from this time on: `14:30` (today) or `2026-11-26 14:30`, both in UTC, or RFC 3339
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub from: Option<Timestamp>,
-    /// All windows until this time, in the same formats
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub to: Option<Timestamp>,
+    /// All windows until this time, in the same formats; without a date it is of the day of the start
+    #[arg(long, value_name = "TIME", value_parser = end)]
+    pub to: Option<EndTime>,
 }
 
 /// `weir history`.
@@ -337,6 +341,8 @@ pub enum HistoryCommand {
     Top(HistoryTopArgs),
     /// Print what the windows of a time have of keys
     Find(HistoryFindArgs),
+    /// Compare a list of a time with that of an earlier one: what is new, gone, grown or shrunk
+    Changes(HistoryChangesArgs),
 }
 
 /// `weir history top`.
@@ -377,6 +383,32 @@ pub struct HistoryFindArgs {
     /// Print one line of JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `weir history changes`.
+#[derive(Args, Debug)]
+pub struct HistoryChangesArgs {
+    /// The list
+    #[arg(value_parser = ["flows", "sources", "destinations", "pairs", "services"])]
+    pub list: String,
+    /// What is compared
+    #[arg(long, value_parser = ["bytes", "packets"], default_value = "bytes")]
+    pub by: String,
+    /// The later time.
+    #[command(flatten)]
+    pub time: SpanArgs,
+    /// The earlier time, which is as long: `7d` earlier, or from a time on [default: the time just before]
+    #[arg(long, value_name = "LENGTH|TIME", value_parser = earlier)]
+    pub against: Option<Earlier>,
+    /// Where the history is.
+    #[command(flatten)]
+    pub place: HistoryPlaceArgs,
+    /// Print one line of JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print comma-separated values, with a header
+    #[arg(long)]
+    pub csv: bool,
 }
 
 /// Where a history is.
@@ -543,25 +575,6 @@ fn speed(text: &str) -> Result<f64, String> {
     speed.ok_or_else(|| "expected a number from 0.001 to 1000000".to_owned())
 }
 
-/// A length of time until now.
-fn length(text: &str) -> Result<Duration, String> {
-    let length = weir_config::parse_duration(text).filter(|length| !length.is_zero());
-    length.ok_or_else(|| "expected a length such as 20m, 3h or 7d".to_owned())
-}
-
-/// A time in UTC, of today if it has no date, or with an offset.
-fn time(text: &str) -> Result<Timestamp, String> {
-    let now = weir_system::clock::now().wall;
-    let today = now.to_zoned(TimeZone::UTC).date();
-    let with_offset = text.parse::<Timestamp>().ok();
-    let with_date = || text.parse::<civil::DateTime>().ok();
-    let without_date = || Some(today.to_datetime(text.parse::<civil::Time>().ok()?));
-    let civil = || with_date().or_else(without_date)?.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp());
-    with_offset.or_else(civil).ok_or_else(|| {
-        "expected a time such as 14:30, 2026-11-26 14:30 (both in UTC) or 2026-11-26T14:30:00+01:00".to_owned()
-    })
-}
-
 fn windows(text: &str) -> Result<Windows, String> {
     if text == "all" {
         return Ok(Windows::All);
@@ -580,17 +593,5 @@ mod tests {
     #[test]
     fn no_line_of_the_keys_is_wrapped_in_80_columns() {
         assert!(TOP_KEYS.lines().all(|line| line.chars().count() < 80), "{TOP_KEYS}");
-    }
-
-    #[test]
-    fn times_are_in_utc_or_have_an_offset() {
-        let read = |text: &str| time(text).map(|time| time.to_string());
-        assert_eq!(read("2026-11-26 14:30").unwrap(), "2026-11-26T14:30:00Z");
-        assert_eq!(read("2026-11-26T14:30:05").unwrap(), "2026-11-26T14:30:05Z");
-        assert_eq!(read("2026-11-26T14:30:00+01:00").unwrap(), "2026-11-26T13:30:00Z");
-        assert!(read("14:30").unwrap().ends_with("T14:30:00Z"), "today");
-        assert!(read("yesterday").unwrap_err().contains("such as 14:30"));
-        assert_eq!((length("20m"), length("0s").is_err()), (Ok(Duration::from_secs(1200)), true));
-        assert_eq!(length("7d"), Ok(Duration::from_secs(604_800)));
     }
 }

@@ -196,6 +196,15 @@ impl World {
                 ],
             ]
             .concat(),
+            "history changes" => [
+                asks(&["history", "changes", "sources"], &["--since", "1h"]),
+                vec![
+                    call(&["history", "changes"], &[&HOSTILE]),
+                    call(&["history", "changes", "sources", "--since", "1h", "--against"], &[&HOSTILE]),
+                    call(&["history", "changes", "sources", "--since", "1h", "--path"], &[&none]),
+                ],
+            ]
+            .concat(),
             "reload" => asks(&["reload"], &[]),
             "detach" | "attach" => [asks(&[command], &[INTERFACE]), asks(&[command, "--all"], &[])].concat(),
             // The screen has a test of its own: `daemon/top/src/draw/tests.rs`.

@@ -5,14 +5,16 @@
 //! ```
 //!
 //! Numbers are little-endian. The CRC-32 covers all other bytes. The index has the totals of each window
-//! ([`PastWindow`]), and the body its union: both are [packed](crate::packed).
+//! ([`PastWindow`]), and the body its union, which the sketches of
+//! its distinct counts may follow: both are [packed](crate::packed).
 
 use jiff::Timestamp;
+use serde_json::value::RawValue;
 use thiserror::Error;
 use weir_config::Addresses;
 use weir_schema::{FromJson, PastWindow, Union};
 
-use crate::packed::Packer;
+use crate::{distinct::Distincts, packed::Packer};
 
 pub const MAGIC: [u8; 8] = *b"weirhst1";
 const HEAD: usize = 37;
@@ -26,6 +28,8 @@ pub struct Kept {
     pub past: PastWindow,
     /// The lists and ledgers of the window.
     pub union: Union,
+    /// The sketches of its distinct counts. Windows in blocks of single windows have none.
+    pub distinct: Option<Distincts>,
 }
 
 /// A block that is still being filled.
@@ -48,11 +52,13 @@ impl Open {
 
     /// Adds a window.
     pub fn push(&mut self, kept: &Kept, addresses: Addresses) {
-        let Kept { past, union } = kept;
+        let Kept { past, union, distinct } = kept;
         self.addresses = if self.is_empty() { addresses } else { self.addresses.min(addresses) };
         let text = |kept: Result<Vec<u8>, _>| kept.expect("it has text keys and is written into memory");
         self.index.push(&text(serde_json::to_vec(past)));
-        self.body.push(&text(serde_json::to_vec(union)));
+        let mut body = text(serde_json::to_vec(union));
+        body.extend(distinct.iter().flat_map(|distinct| distinct.to_json().into_bytes()));
+        self.body.push(&body);
         self.windows += past.windows;
         let (start, end) = self.times.unwrap_or((past.start, past.end));
         self.times = Some((start.min(past.start), end.max(past.end)));
@@ -169,9 +175,7 @@ impl Block {
         let Some(body) = Packer::unpack(&self.body) else { return Vec::new() };
         let numbered = self.numbered().zip(body.texts());
         let wanted = numbered.filter(|((number, past), _)| is_wanted(*number, past));
-        let kept =
-            |((_, past), text): ((u64, PastWindow), Vec<u8>)| Some(Kept { past, union: Union::from_json(&text).ok()? });
-        wanted.filter_map(kept).collect()
+        wanted.filter_map(|((_, past), text)| entry(past, &text)).collect()
     }
 
     /// The block in its format on disk.
@@ -220,6 +224,14 @@ impl Block {
         first.checked_add(windows).ok_or(NoBlock::Torn)?;
         Ok((Self { windows, entries: all.len(), start, end, ..block }, rest))
     }
+}
+
+/// An entry out of its body: a union, and perhaps sketches after it.
+fn entry(past: PastWindow, body: &[u8]) -> Option<Kept> {
+    let mut texts = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
+    let union = Union::from_json(texts.next()?.ok()?.get().as_bytes()).ok()?;
+    let distinct = texts.next().and_then(|text| Distincts::from_json(text.ok()?.get().as_bytes()));
+    Some(Kept { past, union, distinct })
 }
 
 pub fn name(observer: &str) -> [u8; OBSERVER] {

@@ -72,7 +72,7 @@ impl Wanted {
         absent.map(|(side, _)| *side)
     }
 
-    fn add(&mut self, Kept { past, union }: &Kept) {
+    fn add(&mut self, Kept { past, union, .. }: &Kept) {
         if let KeyAnswer::Asked(sums, _) = union.of_key(&self.key) {
             self.found.confidence = f64::max(self.found.confidence - (1.0 - sums.confidence), 0.0);
             self.found.add(&KeyWindow::new(past, union.window.seconds, &sums));

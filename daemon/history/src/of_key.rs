@@ -104,12 +104,13 @@ mod tests {
         }
         // The union of the same time says the same.
         let union: Union = windows.span(&time).unwrap();
-        let row = union.top.sources.iter().find(|row| row.src_ip.to_string() == "0.0.0.1").unwrap();
+        let [by_bytes, by_packets] = [&union.top, &union.top_by_packets]
+            .map(|top| top.sources.iter().find(|row| row.src_ip.to_string() == "0.0.0.1").unwrap());
         let mut all = told.windows[0];
         for window in &told.windows[1..] {
             all.add(window);
         }
-        assert_eq!((all.packets, all.bytes), (Some(row.packets), Some(row.bytes)));
+        assert_eq!((all.packets, all.bytes), (Some(by_packets.packets), Some(by_bytes.bytes)));
     }
 
     #[test]

@@ -231,9 +231,9 @@ impl Recorder {
     fn add(&mut self, report: &Report) {
         let Changeable { rows, limits, addresses: _ } = *lock(&self.changeable);
         self.windows.limit(limits);
-        let (kept, addresses) = (of_report(report, rows), report.shown_addresses());
+        let (mut kept, addresses) = (of_report(report, rows), report.shown_addresses());
         let number = self.windows.single().next();
-        let has_closed = self.windows.add(&kept, addresses);
+        let has_closed = self.windows.add(&mut kept, addresses);
         let Some(disk) = &mut self.disk else { return };
         if has_closed {
             // Windows in closed blocks are already written.

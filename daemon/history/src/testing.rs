@@ -134,5 +134,5 @@ pub fn worst(nth: i64, random: &mut Random) -> Report {
 
 pub fn add(windows: &mut Windows, report: &Report) -> bool {
     let addresses = report.shown_addresses();
-    windows.add(&of_report(report, ROWS), addresses)
+    windows.add(&mut of_report(report, ROWS), addresses)
 }

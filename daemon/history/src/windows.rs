@@ -9,12 +9,13 @@ use std::{iter, ops::Range, path::Path};
 
 use jiff::{SignedDuration, Timestamp};
 use weir_config::Addresses;
-use weir_schema::{Gap, Interface, Length, PastWindow, REPORTS_KEPT, Report, Union};
+use weir_schema::{Gap, Interface, Length, PastWindow, REPORTS_KEPT, Report, Union, Unique};
 
 use crate::{
     archive::{Archive, Limits},
     block::{Block, Kept},
     confidence,
+    distinct::{Distincts, DistinctsOfTime},
     ring::{OPEN_MAX, Ring},
     time::Time,
 };
@@ -60,6 +61,8 @@ const GAPS_MAX: usize = 32;
 #[derive(Debug)]
 pub struct Windows {
     single: Ring,
+    /// The distinct counts of the windows in the open block.
+    open: Option<Distincts>,
     fives: Unions,
     hours: Unions,
     /// How much of addresses answers may have.
@@ -89,7 +92,7 @@ impl Windows {
         let [fives, hours] = [share_of_fives(memory), share_of_hours(memory)];
         let single = Ring::new(memory - fives - hours);
         let fives = Unions::new(fives, SECONDS_OF_FIVES, addresses);
-        Self { single, fives, hours: Unions::new(hours, SECONDS_OF_HOURS, addresses), addresses }
+        Self { single, open: None, fives, hours: Unions::new(hours, SECONDS_OF_HOURS, addresses), addresses }
     }
 
     /// Keeps them in this folder, too, and has those that are there.
@@ -136,14 +139,17 @@ impl Windows {
         &self.single
     }
 
-    /// Adds the kept part of a report. Returns whether that has closed a block of windows.
-    pub fn add(&mut self, kept: &Kept, addresses: Addresses) -> bool {
+    /// Adds the kept part of a report, and takes its sketches. Returns whether that has closed a block of windows.
+    pub fn add(&mut self, kept: &mut Kept, addresses: Addresses) -> bool {
+        let distinct = kept.distinct.take();
         let is_other =
             |(start, _)| part_of_day(start, SECONDS_OF_FIVES) != part_of_day(kept.past.start, SECONDS_OF_FIVES);
         let has_ended = self.single.open().times().is_some_and(is_other);
         if has_ended {
             self.close();
         }
+        self.open =
+            if self.single.open().is_empty() { distinct } else { Distincts::both(self.open.take(), distinct.as_ref()) };
         self.single.push(kept, addresses);
         let open = self.single.open();
         let is_full = open.count() >= WINDOWS_OF_BLOCK || open.bytes() >= OPEN_MAX;
@@ -172,33 +178,36 @@ impl Windows {
             if let Some(block) = self.fives.ring.archive().and_then(|archive| archive.read(&entry)) {
                 let kept: Vec<_> = block.numbered().map(|(number, _)| number).zip(block.kept(|_, _| true)).collect();
                 for (number, kept) in kept {
-                    self.hours.add(number, vec![kept], block.addresses);
+                    self.hours.add_one(number, kept, block.addresses);
                 }
             }
         }
         let of_fives = self.single.archived(&(self.fives.ring.next()..u64::MAX), &time);
         for entry in of_fives {
             if let Some(block) = self.single.archive().and_then(|archive| archive.read(&entry)) {
-                self.summarize(&block);
+                self.summarize(&block, None);
             }
         }
     }
 
     /// Closes the open block.
     fn close(&mut self) {
+        let distinct = self.open.take();
         if let Some(block) = self.single.close() {
-            self.summarize(&block);
+            self.summarize(&block, distinct);
         }
     }
 
     /// Adds a block to the unions of its five minutes and of its hour.
-    fn summarize(&mut self, block: &Block) {
+    fn summarize(&mut self, block: &Block, distinct: Option<Distincts>) {
+        // After a restart, those of the windows before it are missing.
+        let distinct = distinct.filter(|distinct| distinct.windows == block.windows);
         let mut all = block.kept(|_, _| true);
         for kept in &mut all {
             confidence::raise(&mut kept.union, WINDOWS_OF_A_DAY);
         }
-        for (number, kept, addresses) in self.fives.add(block.first, all, block.addresses) {
-            self.hours.add(number, vec![kept], addresses);
+        for (number, kept, addresses) in self.fives.add(block.first, all, distinct, block.addresses) {
+            self.hours.add_one(number, kept, addresses);
         }
     }
 
@@ -284,8 +293,63 @@ impl Windows {
         fired.sort_unstable();
         fired.dedup();
         union.fired = fired;
+        if union.windows > 1
+            && let Some(unique) = self.distinct(&cuts, time)
+        {
+            union.narrow(unique);
+        }
         union.reaches_back_to = self.oldest();
         Some(union)
+    }
+
+    /// The distinct counts of all windows that touch this time, by the sketches of unions. Windows that are in no union
+    /// with sketches have their own counts. `None` without sketches.
+    fn distinct(&self, cuts: &Cuts, time: &Time) -> Option<Unique> {
+        let mut of_time = DistinctsOfTime::default();
+        let mut counted: Vec<Range<u64>> = Vec::new();
+        let mut count = |number: u64, own: (Timestamp, Timestamp), distinct: &Distincts| {
+            let within = (own.0.max(time.from.unwrap_or(own.0)), own.1.min(time.to.unwrap_or(own.1)));
+            of_time.add(distinct, own, within);
+            counted.push(number..number + distinct.windows);
+        };
+        // Where an answer has single windows, unions of five minutes count them.
+        for (ring, numbers) in [(&self.hours.ring, 0..cuts.hours), (&self.fives.ring, cuts.hours..u64::MAX)] {
+            for block in ring.touching(numbers.clone(), time).filter(|block| block.addresses >= self.addresses) {
+                let is_wanted = |number: u64, past: &PastWindow| numbers.contains(&number) && time.is_touched(past);
+                let chosen = block.numbered().filter(|(number, past)| is_wanted(*number, past));
+                for ((number, _), kept) in chosen.zip(block.kept(is_wanted)) {
+                    kept.distinct.iter().for_each(|distinct| count(number, (kept.past.start, kept.past.end), distinct));
+                }
+            }
+        }
+        if let Some((pending, distinct)) =
+            self.fives.pending.as_ref().and_then(|one| Some((one, one.distinct.as_ref()?)))
+            && time.is_touched(&pending.past)
+        {
+            count(self.fives.ring.next(), (pending.past.start, pending.past.end), distinct);
+        }
+        let open = self.single.open();
+        if let Some(((start, end), distinct)) = open.times().zip(self.open.as_ref())
+            && time.overlaps(start, end)
+            && distinct.windows == open.next() - open.first()
+        {
+            count(open.first(), (start, end), distinct);
+        }
+        let mut counts = of_time.counts()?;
+        let is_counted = |number: u64, windows: u64| {
+            counted.iter().any(|numbers| numbers.start <= number && number + windows <= numbers.end)
+        };
+        for (block, range) in self.selected(cuts, time) {
+            let is_left = |number: u64, past: &PastWindow| {
+                range.contains(&number) && time.is_touched(past) && !is_counted(number, past.windows)
+            };
+            if block.numbered().any(|(number, past)| is_left(number, &past)) {
+                for kept in block.kept(is_left) {
+                    counts = counts.or(kept.union.unique);
+                }
+            }
+        }
+        Some(counts)
     }
 
     /// Calls `each` with all windows that touch this time, the oldest first. Where there are very many, they are
@@ -374,7 +438,14 @@ impl Unions {
 
     /// Adds windows, the first of which has this number, unless they are there already. Returns the unions that are
     /// complete now, with their numbers and what they show of addresses.
-    fn add(&mut self, first: u64, all: Vec<Kept>, addresses: Addresses) -> Vec<(u64, Kept, Addresses)> {
+    /// `distinct` are the sketches of all of them together.
+    fn add(
+        &mut self,
+        first: u64,
+        all: Vec<Kept>,
+        distinct: Option<Distincts>,
+        addresses: Addresses,
+    ) -> Vec<(u64, Kept, Addresses)> {
         let mut finished = Vec::new();
         if first < self.next() {
             return finished;
@@ -396,11 +467,21 @@ impl Unions {
             finished.extend(self.finish());
         }
         self.addresses = if self.pending.is_none() { addresses } else { self.addresses.min(addresses) };
-        self.pending = joined(self.pending.take(), all);
+        let mut before = self.pending.take();
+        let distinct = match &mut before {
+            Some(before) => Distincts::both(before.distinct.take(), distinct.as_ref()),
+            None => distinct,
+        };
+        self.pending = joined(before, all).map(|kept| Kept { distinct, ..kept });
         if ends {
             finished.extend(self.finish());
         }
         finished
+    }
+
+    fn add_one(&mut self, number: u64, mut kept: Kept, addresses: Addresses) {
+        let distinct = kept.distinct.take();
+        self.add(number, vec![kept], distinct, addresses);
     }
 
     fn finish(&mut self) -> Option<(u64, Kept, Addresses)> {
@@ -453,7 +534,7 @@ pub fn of_report(report: &Report, rows: usize) -> Kept {
         let Some(view) = union.views.pop() else { break };
         union.left_out.push(view.name);
     }
-    Kept { past: PastWindow::of(report), union }
+    Kept { past: PastWindow::of(report), union, distinct: Distincts::of_report(report) }
 }
 
 /// Rounds shares to fewer digits, without making bounds narrower.
@@ -472,7 +553,7 @@ fn rounded(number: f64) -> f64 {
 /// Joins all of these in fixed memory.
 fn joined(before: Option<Kept>, next: Vec<Kept>) -> Option<Kept> {
     let (mut pasts, mut unions) = (Vec::new(), Vec::new());
-    for Kept { past, union } in before.into_iter().chain(next) {
+    for Kept { past, union, .. } in before.into_iter().chain(next) {
         pasts.push(past);
         unions.push(union);
     }
@@ -485,7 +566,7 @@ fn joined(before: Option<Kept>, next: Vec<Kept>) -> Option<Kept> {
     union.missing = gaps(known, Some(past.start), past.end);
     let rows = ROWS_OF_ALL_LISTS / union.lists().max(1);
     union.trim(rows.clamp(ROWS_MIN, ROWS_WHILE_JOINED), INTERFACES_MAX);
-    Some(Kept { past, union })
+    Some(Kept { past, union, distinct: None })
 }
 
 /// The time from the earliest start to the latest end of the first of these windows, at least as many as this. `None`

@@ -25,6 +25,7 @@ use weir_system::{clock, process::resident_bytes};
 use crate::{
     SketchExporter,
     compose::{self, Context, answers},
+    exporter,
     observer::Observer,
 };
 
@@ -124,13 +125,15 @@ impl Closing {
         let self_metrics = self.self_metrics(&summary, late, sinks);
         let mut interfaces = account(&summary.ledgers);
         tell_apart(&mut interfaces);
-        let sketches = window.first().and_then(|first| {
-            let merged = MergedWindow { first, views: &self.views, uncertainty: &summary.uncertainty };
-            self.exporter.add(merged, &self.views, span, &interfaces)
-        });
+        let merged =
+            window.first().map(|first| MergedWindow { first, views: &self.views, uncertainty: &summary.uncertainty });
+        let sketches = merged.and_then(|merged| self.exporter.add(merged, &self.views, span, &interfaces));
         let longer: Vec<Answer> = summary.views.iter_mut().map(Answer::take_remembered).collect();
         let is_remembered = longer.iter().any(|answer| !answer.tables.is_empty());
-        self.remembered = is_remembered.then(|| compose::remembered(&self.views, &longer, &summary, &interfaces));
+        self.remembered = merged.filter(|_| is_remembered).map(|merged| {
+            let sketches = exporter::remembered(merged, &self.views, span);
+            compose::remembered(&self.views, &longer, &summary, &interfaces, sketches)
+        });
         let last = LastWindow {
             uncertainty: summary.uncertainty.clone(),
             answers: summary.views.clone(),

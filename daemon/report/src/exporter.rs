@@ -12,11 +12,12 @@ use weir_datapath::interface::MeasuredInterface;
 use weir_measure::{
     export::{KeyBounds, MergedWindow},
     heavy_hitters::KeyEstimate,
-    question::{Question, Structure, Views},
+    question::{Fingerprint, Question, Structure, Views},
     window::Span,
 };
-use weir_schema::sketches::{
-    DistinctSketch, ListSketch, ListUnion, Sketches, SpreadSketch, UNIQUE, WIDTH, cell, encode,
+use weir_schema::{
+    Remembered,
+    sketches::{DistinctSketch, ListSketch, ListUnion, Sketches, SpreadSketch, UNIQUE, WIDTH, cell, encode},
 };
 use weir_sketch::{CandidateBuckets, HyperLogLog, Image as _, Spread, Weight as _, datasketches::hll};
 use weir_system::memory::Part;
@@ -161,20 +162,12 @@ impl Gathered {
 
     fn into_sketches(self) -> Sketches {
         let Self { views, key_id, settings, start, end, windows, missing, unique, distinct, lists, spread } = self;
-        let key_id = format!("{key_id:016x}");
         let unique = unique.into_iter().map(|(nth, sketch)| (UNIQUE[nth].to_owned(), views.unique, sketch));
         let of_views = distinct.into_iter().map(|(nth, sketch)| {
             let Question { view, fingerprint, .. } = &views.questions[nth];
             (view.name.clone(), *fingerprint, sketch)
         });
-        let distinct = unique.chain(of_views).map(|(name, question, sketch)| DistinctSketch {
-            name,
-            question: Some(question.to_string()),
-            key_id: key_id.clone(),
-            lg_k: sketch.precision(),
-            missing_packets: missing,
-            hll: encode(&hll::write_registers(&sketch)),
-        });
+        let distinct = unique.chain(of_views).map(|(name, question, sketch)| written(name, question, &sketch, missing));
         let lists = lists.into_iter().map(|(nth, mut union)| {
             let Question { view, fingerprint, .. } = &views.questions[nth];
             union.keep(settings.keys);
@@ -186,12 +179,34 @@ impl Gathered {
                 name: view.name.clone(),
                 question: Some(fingerprint.to_string()),
                 by: fields(&by.layout),
-                key_id: key_id.clone(),
+                key_id: format!("{key_id:016x}"),
                 missing_packets: missing,
                 image: encode(&sketch.to_image()),
             }
         });
         Sketches { start, end, windows, distinct: distinct.collect(), lists: lists.collect(), spread: spread.collect() }
+    }
+}
+
+/// The distinct counts of a window in small sketches, which the history keeps.
+pub fn remembered(window: MergedWindow<'_>, views: &Views, span: Span) -> Sketches {
+    let missing = window.uncertainty.unknown;
+    let small = window.unique().map(|sketch| sketch.folded(Remembered::LG_K));
+    let distinct = small.iter().zip(UNIQUE);
+    let distinct = distinct.map(|(sketch, name)| written(name.to_owned(), views.unique, sketch, missing)).collect();
+    let Span { start, end, .. } = span;
+    Sketches { start, end, windows: 1, distinct, lists: Vec::new(), spread: Vec::new() }
+}
+
+/// A distinct count as reports have it.
+fn written(name: String, question: Fingerprint, sketch: &HyperLogLog, missing_packets: u64) -> DistinctSketch {
+    DistinctSketch {
+        name,
+        question: Some(question.to_string()),
+        key_id: format!("{:016x}", sketch.key_id()),
+        lg_k: sketch.precision(),
+        missing_packets,
+        hll: encode(&hll::write_registers(sketch)),
     }
 }
 

@@ -16,6 +16,7 @@ mod account;
 mod alert;
 pub mod alerting;
 pub mod arrivals;
+mod changes;
 mod content;
 mod encoded;
 mod found;
@@ -51,6 +52,7 @@ use serde::{Deserialize, Serialize};
 use weir_config::Addresses;
 
 pub use alert::{Alert, Evidence, is_firing};
+pub use changes::{CHANGES_SCHEMA, Change, ChangeKind, Changes, ComparedTime, KeyAmount};
 pub use content::Content;
 pub use encoded::Encoded;
 pub use found::{Blocks, FOUND_SCHEMA, Found, FoundKey};

@@ -3,6 +3,7 @@
 
 use std::{borrow::Cow, net::IpAddr};
 
+use serde_json::{Map, Value};
 use weir_config::view::Standard;
 
 use crate::{Beyond, Row, Spread, Sums, Top, TopDestination, TopFlow, TopPair, TopPrefix, TopService, TopSource};
@@ -191,6 +192,15 @@ impl Key<'_> {
         ];
         fields.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
+}
+
+/// The fields of a key as a row of a report has them: ports are numbers.
+pub fn fields_as_json(fields: &[(&'static str, String)]) -> Map<String, Value> {
+    let json = |(name, value): &(&'static str, String)| {
+        let port = value.parse::<u16>().ok().filter(|_| name.ends_with("port"));
+        ((*name).to_owned(), port.map_or_else(|| Value::from(value.clone()), Value::from))
+    };
+    fields.iter().map(json).collect()
 }
 
 /// A field of a row as [`Key`] has it.

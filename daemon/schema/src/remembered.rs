@@ -1,6 +1,6 @@
 //! The lists of a window as the history keeps them, which are longer than those of its report.
 
-use crate::{Report, Top, View};
+use crate::{Report, Sketches, Top, View};
 
 /// The longer lists of a window.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,12 +11,17 @@ pub struct Remembered {
     pub top_by_packets: Top,
     /// The views that can be added up.
     pub views: Vec<View>,
+    /// Small sketches of its distinct counts. Those of sinks are in its report.
+    pub sketches: Sketches,
 }
 
 impl Remembered {
-    /// The report with these lists, if there are any, instead of its own. Sketches are for sinks only.
+    /// The registers of its sketches, as a power of two: their standard error is 2.3 %.
+    pub const LG_K: u32 = 11;
+
+    /// The report with these lists, if there are any, instead of its own.
     pub fn report(longer: Option<Self>, report: &Report) -> Report {
-        let Some(Self { top, top_by_packets, views: mut longer }) = longer else { return report.clone() };
+        let Some(Self { top, top_by_packets, views: mut longer, sketches }) = longer else { return report.clone() };
         let of_report = |longer: Top, shorter: &Top| Top {
             source_prefixes: shorter.source_prefixes.clone(),
             destination_prefixes: shorter.destination_prefixes.clone(),
@@ -31,7 +36,7 @@ impl Remembered {
             top: of_report(top, &report.top),
             top_by_packets: of_report(top_by_packets, &report.top_by_packets),
             views,
-            sketches: None,
+            sketches: Some(Box::new(sketches)),
             ..report.clone()
         }
     }

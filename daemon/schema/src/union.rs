@@ -61,7 +61,8 @@ pub struct Union {
     pub interfaces: Vec<Interface>,
     /// Sums over all interfaces.
     pub totals: Totals,
-    /// Distinct addresses and flows: at least as many as in any one window, and at most the sum.
+    /// Distinct addresses and flows: at least as many as in any one window, and at most the sum. The history knows them
+    /// more closely.
     pub unique: Unique,
     /// Flows that were not seen before.
     pub new_flows: NewFlows,
@@ -206,6 +207,22 @@ impl Union {
         most
     }
 
+    /// Takes closer bounds of the distinct counts, if they are closer. Both are bounds of the same windows.
+    pub fn narrow(&mut self, closer: Unique) {
+        let Unique { src_ip, dst_ip, flows } = &mut self.unique;
+        for (one, closer) in [(src_ip, closer.src_ip), (dst_ip, closer.dst_ip), (flows, closer.flows)] {
+            let (lower, upper) = (one.lower.max(closer.lower), one.upper.min(closer.upper));
+            if lower > upper {
+                // One of both has failed: both are left to be seen.
+                (one.lower, one.upper) = (one.lower.min(closer.lower), one.upper.max(closer.upper));
+                continue;
+            }
+            let confidence = all_hold([one.confidence, closer.confidence].into_iter());
+            *one = Distinct { value: closer.value.clamp(lower, upper), lower, upper, confidence };
+        }
+        proven::raise(self);
+    }
+
     /// The number of lists.
     pub fn lists(&self) -> usize {
         const LISTS_OF_TOPS: usize = 10;
@@ -332,12 +349,25 @@ fn totals_bounds(parts: &[Union]) -> Option<TotalsBounds> {
 
 impl Distinct {
     /// The number in the union of two windows.
-    pub(super) fn or(self, other: Self) -> Self {
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
         Self {
             value: self.value.max(other.value),
             lower: self.lower.max(other.lower),
             upper: self.upper.saturating_add(other.upper),
             confidence: all_hold([self.confidence, other.confidence].into_iter()),
+        }
+    }
+}
+
+impl Unique {
+    /// The numbers in the union of two times.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            src_ip: self.src_ip.or(other.src_ip),
+            dst_ip: self.dst_ip.or(other.dst_ip),
+            flows: self.flows.or(other.flows),
         }
     }
 }

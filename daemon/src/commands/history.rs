@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use anyhow::anyhow;
+use jiff::Timestamp;
 use weir::{
-    cli::{HistoryCommand, HistoryFindArgs, HistoryPlaceArgs, HistoryTopArgs, SpanArgs},
+    cli::{Earlier, HistoryChangesArgs, HistoryCommand, HistoryFindArgs, HistoryPlaceArgs, HistoryTopArgs, SpanArgs},
     control::{client, past, protocol::Command},
     show::{self, past::ListForm},
 };
+use weir_config::view::Standard;
 use weir_history::Stored;
-use weir_schema::{Found, FromJson, Union};
+use weir_schema::{Changes, Found, FromJson, Union};
 use weir_system::{clock, exit::Exit};
 
 use super::{failure::Failure, output::print_json, query::socket};
@@ -18,21 +20,54 @@ pub(super) fn history(command: &HistoryCommand) -> Result<Exit, Failure> {
     match command {
         HistoryCommand::Top(args) => top(args),
         HistoryCommand::Find(args) => find(args),
+        HistoryCommand::Changes(args) => changes(args),
     }
 }
 
 fn top(HistoryTopArgs { list, by, time, place, json, csv }: &HistoryTopArgs) -> Result<Exit, Failure> {
     let (from, to) = span(time);
     let union: Union = read(&ask(place, Command::Span { from, to, last: None, first: None })?)?;
-    let form = match (json, csv) {
+    show::past::list(&union, standard(list)?, by == "packets", form(*json, *csv))?;
+    Ok(Exit::Done)
+}
+
+fn changes(args: &HistoryChangesArgs) -> Result<Exit, Failure> {
+    let HistoryChangesArgs { list, by, time, against, place, json, csv } = args;
+    let now = clock::now().wall;
+    let (Some(from), to) = times(time, now) else {
+        return Err(usage("name a time: --since 1h, or --from and --to".to_owned()));
+    };
+    let to = to.unwrap_or(now);
+    if to <= from {
+        return Err(usage(format!("this time ends ({to}) before it begins ({from})")));
+    }
+    let start = Earlier::start(*against, from, to);
+    let start = start.ok_or_else(|| usage("--against is before all times".to_owned()))?;
+    let end = start.checked_add(to.duration_since(from)).map_err(Failure::usage)?;
+    let union = |from: Timestamp, to: Timestamp| {
+        let (from, to) = (Some(from.to_string()), Some(to.to_string()));
+        read::<Union>(&ask(place, Command::Span { from, to, last: None, first: None })?)
+    };
+    let before = union(start, end).map_err(|Failure { exit, error }| {
+        let error = error.context(format!("{start:.0} to {end:.0}, with which it is compared"));
+        Failure { exit, error }
+    })?;
+    let changes = Changes::of(&before, &union(from, to)?, standard(list)?, by == "packets").map_err(usage)?;
+    show::past::changes(&changes, form(*json, *csv))?;
+    Ok(Exit::Done)
+}
+
+const fn form(json: bool, csv: bool) -> ListForm {
+    match (json, csv) {
         (true, _) => ListForm::Json,
         (_, true) => ListForm::Csv,
         _ => ListForm::Text,
-    };
-    let standard = show::past::lists().find(|(name, _)| name == list).map(|(_, standard)| standard);
-    let standard = standard.ok_or_else(|| usage(format!("there is no list {list}")))?;
-    show::past::list(&union, standard, by == "packets", form)?;
-    Ok(Exit::Done)
+    }
+}
+
+fn standard(list: &str) -> Result<Standard, Failure> {
+    let standard = show::past::lists().find(|(name, _)| *name == list).map(|(_, standard)| standard);
+    standard.ok_or_else(|| usage(format!("there is no list {list}")))
 }
 
 fn find(HistoryFindArgs { keys, time, place, json }: &HistoryFindArgs) -> Result<Exit, Failure> {
@@ -46,9 +81,14 @@ fn find(HistoryFindArgs { keys, time, place, json }: &HistoryFindArgs) -> Result
 }
 
 /// The time of a command as text.
-pub(super) fn span(SpanArgs { since, from, to }: &SpanArgs) -> (Option<String>, Option<String>) {
-    let start = since.map_or(*from, |ago| show::report::before(clock::now().wall, ago));
-    (start.map(|time| time.to_string()), to.map(|time| time.to_string()))
+pub(super) fn span(time: &SpanArgs) -> (Option<String>, Option<String>) {
+    let (from, to) = times(time, clock::now().wall);
+    (from.map(|time| time.to_string()), to.map(|time| time.to_string()))
+}
+
+fn times(SpanArgs { since, from, to }: &SpanArgs, now: Timestamp) -> (Option<Timestamp>, Option<Timestamp>) {
+    let start = since.map_or(*from, |ago| show::report::before(now, ago));
+    (start, to.map(|to| to.after(start, now)))
 }
 
 /// Asks a folder, or the running weir.

@@ -4,8 +4,16 @@ use std::io::Write;
 
 use serde_json::{Map, Value, json};
 use weir_config::view::Standard;
-use weir_schema::{Estimate, Found, FoundKey, Top, Union, lists::FIELDS};
-use weir_system::{screen, screen::Screen, text::escaped};
+use weir_schema::{
+    Change, Changes, ComparedTime, Estimate, Found, FoundKey, KeyAmount, Top, Union,
+    lists::{FIELDS, fields_as_json},
+};
+use weir_system::{
+    numbers::{bit_rate, packet_rate},
+    screen,
+    screen::Screen,
+    text::escaped,
+};
 
 use super::ShowError;
 
@@ -80,7 +88,7 @@ pub fn list(union: &Union, list: Standard, by_packets: bool, form: ListForm) -> 
     match form {
         ListForm::Json => writeln!(out, "{}", as_json(union, top, list, &rows))?,
         ListForm::Csv => {
-            let fields = FIELDS.iter().find(|(of, _)| *of == list).map_or(&[][..], |(_, fields)| *fields);
+            let fields = fields(list.name());
             let numbers = ["packets", "packets_lower", "packets_upper", "bytes", "bytes_lower", "bytes_upper"];
             let header: Vec<&str> = ["rank"].into_iter().chain(fields.iter().copied()).chain(numbers).collect();
             writeln!(out, "{}", header.join(","))?;
@@ -110,6 +118,81 @@ pub fn list(union: &Union, list: Standard, by_packets: bool, form: ListForm) -> 
     Ok(())
 }
 
+/// Shows what changed in a list between two times.
+///
+/// # Errors
+///
+/// It cannot be written.
+pub fn changes(changes: &Changes, form: ListForm) -> Result<(), ShowError> {
+    let mut out = Screen::stdout(if form == ListForm::Json { screen::Form::Json } else { screen::Form::Text });
+    match form {
+        ListForm::Json => writeln!(out, "{}", json!(changes))?,
+        ListForm::Csv => {
+            let fields = fields(&changes.list);
+            let numbers = ["before", "before_lower", "before_upper", "now", "now_lower", "now_upper"];
+            let header: Vec<&str> = ["change"].into_iter().chain(fields.iter().copied()).chain(numbers).collect();
+            writeln!(out, "{}", header.join(","))?;
+            for Change { change, key, before, now } in &changes.rows {
+                let key = fields.iter().map(|field| key.get(*field).map_or_else(String::new, plain));
+                let numbers = [before, now].into_iter().flat_map(|of| {
+                    let value = of.value.map_or_else(String::new, |value| value.to_string());
+                    [value, of.lower.to_string(), of.upper.to_string()]
+                });
+                let cells = [change.name().to_owned()].into_iter().chain(key).chain(numbers);
+                writeln!(out, "{}", cells.collect::<Vec<_>>().join(","))?;
+            }
+        }
+        ListForm::Text => {
+            for line in lines_of_changes(changes) {
+                writeln!(out, "{}", escaped(&line))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lines_of_changes(Changes { list, by, before, now, rows, uncertain, .. }: &Changes) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (what, ComparedTime { window, windows, missing }) in [("", now), ("compared with ", before)] {
+        lines.push(format!("{what}{:.0} to {:.0}: {windows} windows", window.start, window.end));
+        lines.extend(missing.iter().map(|gap| format!("nothing is known of {:.0} to {:.0}", gap.start, gap.end)));
+    }
+    for Change { change, key, before: earlier, now: later } in rows {
+        let key: Vec<_> = fields(list).iter().filter_map(|field| key.get(*field)).map(plain).collect();
+        let (earlier, later) = (rate(earlier, before, by), rate(later, now, by));
+        lines.push(format!("{:<6}  {}  {later}, before {earlier}", change.name(), key.join(" ")));
+    }
+    let named = rows.len() + uncertain;
+    lines.push(match (rows.len(), uncertain) {
+        (0, 0) => format!("neither time has any {list}"),
+        (_, 0) => format!("all {named} {list} that the lists name have changed"),
+        _ => format!("{uncertain} of {named} {list} that the lists name may have stayed the same"),
+    });
+    lines
+}
+
+/// What a key had in a time, as a rate with its bounds.
+fn rate(KeyAmount { value, lower, upper }: &KeyAmount, time: &ComparedTime, by: &str) -> String {
+    let of = if by == "packets" { packet_rate } else { bit_rate };
+    let text = |number: u64| time.window.seconds.rate_text(number, of).unwrap_or_else(|| number.to_string());
+    match value {
+        None if *upper == 0 => "nothing".to_owned(),
+        None => format!("at most {}", text(*upper)),
+        Some(value) if lower == upper => text(*value),
+        Some(value) => format!("{} ({} to {})", text(*value), text(*lower), text(*upper)),
+    }
+}
+
+/// The fields of the rows of a list, in their order.
+fn fields(list: &str) -> &'static [&'static str] {
+    FIELDS.iter().find(|(of, _)| of.name() == list).map_or(&[], |(_, fields)| *fields)
+}
+
+/// A field of a key without quotes.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// A row with the fields of its key.
 struct ListedRow {
     rank: u32,
@@ -133,12 +216,7 @@ fn as_json(union: &Union, top: &Top, list: Standard, rows: &[ListedRow]) -> Valu
     let row = |ListedRow { rank, key, packets, bytes }: &ListedRow| {
         let mut row: Map<String, Value> = Map::new();
         row.insert("rank".to_owned(), json!(rank));
-        row.extend(key.iter().map(|(name, value)| {
-            // Ports are numbers, as in reports.
-            let is_port = name.ends_with("port");
-            let number = value.parse::<u16>().ok().filter(|_| is_port);
-            ((*name).to_owned(), number.map_or_else(|| json!(value), |port| json!(port)))
-        }));
+        row.extend(fields_as_json(key));
         row.insert("packets".to_owned(), json!(packets));
         row.insert("bytes".to_owned(), json!(bytes));
         Value::Object(row)

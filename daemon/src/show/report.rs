@@ -52,6 +52,7 @@ pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
     let ReportArgs { last, since, from, to, .. } = args;
     let text = |time: Timestamp| Some(time.to_string());
     let start = since.map_or(*from, |ago| before(now, ago));
+    let to = to.map(|to| to.after(start, now));
     match (last, start, to) {
         (Some(last), ..) if *last as usize <= REPORTS_KEPT => None,
         (None, None, None) => None,

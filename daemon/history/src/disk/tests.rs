@@ -70,14 +70,14 @@ impl Writer {
 
     /// Adds ten seconds and their window.
     fn add(&mut self, nth: i64, random: &mut Random) {
-        let kept = of_report(&usual(nth, random), ROWS);
+        let mut kept = of_report(&usual(nth, random), ROWS);
         for second in 1..=10 {
             let counts = Some(Counts { packets: second, bytes: 60 * second, lost: 0 });
             let carried = Carried { name: "eth0", direction: None, counts };
             self.seconds.add(at(nth * 10 + second as i64), Duration::from_secs(1), [carried].into_iter());
         }
         let number = self.windows.single().next();
-        let closed = self.windows.add(&kept, Addresses::Full);
+        let closed = self.windows.add(&mut kept, Addresses::Full);
         if closed {
             self.disk.write_open(&self.windows);
             self.minute = Open::new(self.windows.single().open().next());
@@ -286,8 +286,8 @@ fn spans_of_any_length_and_age_count_each_window_once() {
     for nth in 0..all {
         let sources: Vec<_> = (1..9).map(|key| (key, random.below(1000) + 1)).collect();
         totals.push(sources.iter().map(|(_, packets)| packets).sum::<u64>());
-        let kept = of_report(&report(nth, &sources), ROWS);
-        writer.windows.add(&kept, Addresses::Full);
+        let mut kept = of_report(&report(nth, &sources), ROWS);
+        writer.windows.add(&mut kept, Addresses::Full);
         if nth == all / 2 + 77 {
             writer.disk.write_open(&writer.windows);
             writer = Writer::start(&directory, DISK);
@@ -328,8 +328,8 @@ fn a_failing_disk_is_logged_once() {
     let mut disk = Disk::new(&directory.0.join(FOLDER), OBSERVER);
     disk.load(&mut windows, &mut seconds, Limits { bytes: DISK, age: None });
     assert!(disk.writes.is_failing);
-    let kept = of_report(&report(0, &[(1, 1)]), ROWS);
-    windows.add(&kept, Addresses::Full);
+    let mut kept = of_report(&report(0, &[(1, 1)]), ROWS);
+    windows.add(&mut kept, Addresses::Full);
     disk.append(&windows.single().open().pack().unwrap());
     assert!(disk.writes.is_failing && windows.span(&Time::default()).is_some());
     fs::remove_file(directory.0.join(FOLDER)).unwrap();
@@ -342,7 +342,7 @@ fn a_failing_disk_is_logged_once() {
 fn close_with(windows: &mut Windows, first: i64, source: u32, addresses: Addresses) {
     for nth in first..first + 30 {
         let report = report(nth, &[(source, 100), (0x0a00_0001, 3)]).masked(addresses);
-        windows.add(&of_report(&report, ROWS), report.shown_addresses());
+        windows.add(&mut of_report(&report, ROWS), report.shown_addresses());
     }
     windows.complete();
 }
@@ -398,7 +398,7 @@ fn a_clock_that_is_wrong_for_a_while_removes_little() {
     let mut writer = Writer::start(&directory, DISK);
     for nth in 0..12 * 180 {
         let report = crate::testing::report_of(nth, 480, &[(1, 5)]);
-        writer.windows.add(&of_report(&report, ROWS), Addresses::Full);
+        writer.windows.add(&mut of_report(&report, ROWS), Addresses::Full);
     }
     writer.windows.complete();
     writer.windows.limit(month);
@@ -407,7 +407,7 @@ fn a_clock_that_is_wrong_for_a_while_removes_little() {
     // Ten years later, for an hour, and back.
     for nth in (3_650 * 180..3_650 * 180 + 8).chain(12 * 180..12 * 180 + 8) {
         let report = crate::testing::report_of(nth, 480, &[(1, 5)]);
-        writer.windows.add(&of_report(&report, ROWS), Addresses::Full);
+        writer.windows.add(&mut of_report(&report, ROWS), Addresses::Full);
     }
     assert!(before > 20 && segments() > before / 2, "{before} files, then {}", segments());
 }

@@ -1,6 +1,12 @@
 //! How close the lists of long spans are, against an oracle that remembers everything.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+use weir_schema::{
+    Distinct, Remembered, Unique,
+    sketches::{DistinctSketch, Sketches, UNIQUE, encode},
+};
+use weir_sketch::{HyperLogLog, datasketches::hll, hash::mix};
 
 use super::*;
 use crate::testing::{Random, add, at, report_of};
@@ -32,6 +38,35 @@ fn floods(nth: i64, random: &mut Random) -> Vec<(u32, u64)> {
         all.extend((0..400).map(|_| (0x8000_0000 + random.below(1 << 31) as u32, 1 + random.below(60))));
     }
     all
+}
+
+/// A report of such a window with the sketches of its sources, which have an own address each.
+fn report_with_sketches(nth: i64, sources: &[(u32, u64)]) -> Report {
+    let mut sketch = HyperLogLog::with_precision(Remembered::LG_K, 5).unwrap();
+    for (source, _) in sources {
+        sketch.insert(mix(u64::from(*source)));
+    }
+    let one = |name: &str| DistinctSketch {
+        name: name.to_owned(),
+        question: None,
+        key_id: format!("{:016x}", 5),
+        lg_k: Remembered::LG_K,
+        missing_packets: 0,
+        hll: encode(&hll::write_registers(&sketch)),
+    };
+    let mut report = report_of(nth, LENGTH, sources);
+    let counted = sources.len() as u64;
+    let distinct =
+        Distinct { value: counted, lower: counted - counted / 50, upper: counted + counted / 50, confidence: 0.999 };
+    report.unique = Unique { src_ip: distinct, dst_ip: distinct, flows: distinct };
+    let (start, end, distinct) = (report.window.start, report.window.end, UNIQUE.map(one).into());
+    let sketches = Sketches { start, end, windows: 1, distinct, lists: Vec::new(), spread: Vec::new() };
+    Report { sketches: Some(Box::new(sketches)), ..report }
+}
+
+/// How many distinct sources these windows have.
+fn of_span(windows: &[Vec<(u32, u64)>]) -> u64 {
+    windows.iter().flatten().map(|(source, _)| source).collect::<HashSet<_>>().len() as u64
 }
 
 /// The bounds of all rows hold, and the twentieth row of the truth is close: its value to a tenth, and its bounds.
@@ -69,10 +104,10 @@ fn the_twentieth_row_of_twenty_minutes_an_hour_and_a_day_is_within_a_tenth() {
         let mut all = Vec::new();
         for nth in 0..DAY {
             let sources = traffic(nth, &mut random);
-            add(&mut windows, &report_of(nth, LENGTH, &sources));
+            add(&mut windows, &report_with_sketches(nth, &sources));
             all.push(sources);
         }
-        for (length, from) in [(40, DAY - 40), (120, DAY - 120), (DAY - 20, 20), (40, DAY / 2)] {
+        for (length, from) in [(40, DAY - 40), (120, DAY - 120), (DAY - 20, 20), (40, DAY / 2), (40, DAY - 45)] {
             let time = Time { from: Some(at(from * LENGTH)), to: Some(at((from + length) * LENGTH)) };
             let union = windows.span(&time).unwrap();
             let begun = (union.window.start.as_second() - crate::testing::START) / LENGTH;
@@ -81,6 +116,13 @@ fn the_twentieth_row_of_twenty_minutes_an_hour_and_a_day_is_within_a_tenth() {
             let width = compare(name, (begun, ended), &union, &all);
             println!("{name}, {length} windows: bounds of the twentieth row are {width:.3} of its value apart");
             assert!(name == "churn" || width < 0.1, "{name}, {length} windows: {width}");
+            let sources = of_span(&all[begun as usize..ended as usize]);
+            let count = union.unique.src_ip;
+            println!("{name}, {length} windows: {sources} sources, {count:?}");
+            assert!((count.lower..=count.upper).contains(&sources), "{name}, {length} windows: {count:?} of {sources}");
+            // The last one begins and ends in the middle of five minutes, and sources change just there.
+            let enough = if from % 10 == 0 { 50 } else { 200 };
+            assert!(count.value.abs_diff(sources) * 1000 <= enough * sources, "{name}: {count:?} of {sources}");
         }
         assert!(windows.memory() <= 4 << 20);
     }

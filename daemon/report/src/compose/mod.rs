@@ -17,8 +17,8 @@ use weir_measure::{
 };
 use weir_schema::{
     Beyond, Bounds, Distinct, Estimate, Histograms, Interface, Ledger, NewFlows, Observer, Remembered, Report, SCHEMA,
-    SelfMetrics, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopPrefix, TopService,
-    TopSource, TopUnlisted, Totals, TotalsBounds, Unique, Window, protocol_name,
+    SelfMetrics, Sketches, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopPrefix,
+    TopService, TopSource, TopUnlisted, Totals, TotalsBounds, Unique, Window, protocol_name,
 };
 use weir_sketch::hyperloglog::CONFIDENCE;
 
@@ -125,19 +125,20 @@ pub fn report(context: Context<'_>, summary: &Summary) -> Report {
     }
 }
 
-/// The longer lists of a window, which the history keeps, from answers with as many rows.
+/// The longer lists of a window, which the history keeps, from answers with as many rows; and its small sketches.
 pub fn remembered(
     views: &Views,
     answers: &[Answer],
     summary: &Summary,
     interfaces: &[MeasuredInterface],
+    sketches: Sketches,
 ) -> Remembered {
     let of = |by| list(views, answers, by, summary.sampling, summary.confidence);
     // Views that cannot be added up have no such answer.
     let kept = views.in_views().filter_map(|(nth, question)| Some((question, answers.get(nth)?)));
     let kept = kept.filter(|(_, answer)| !answer.tables.is_empty());
     let kept = kept.map(|(question, answer)| rows::view(views, question, answer, interfaces)).collect();
-    Remembered { top: of("bytes"), top_by_packets: of("packets"), views: kept }
+    Remembered { top: of("bytes"), top_by_packets: of("packets"), views: kept, sketches }
 }
 
 /// How many full seconds of the wall clock lie within a window.

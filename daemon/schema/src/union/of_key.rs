@@ -165,8 +165,14 @@ impl Union {
 
     fn in_tops(&self, key: &ListKey) -> Option<KeySums> {
         let [by_bytes, by_packets] = [&self.top, &self.top_by_packets].map(|top| self.in_top(top, key));
-        // The bounds of both hold.
-        [by_bytes?, by_packets?].into_iter().find(|of| of.sums.is_some()).or(by_bytes)
+        let (by_bytes, by_packets) = (by_bytes?, by_packets?);
+        // The bounds of both hold. The rest of a list is known best in the unit that orders it.
+        let at_most = Tally {
+            packets: by_bytes.at_most.packets.min(by_packets.at_most.packets),
+            bytes: by_bytes.at_most.bytes.min(by_packets.at_most.bytes),
+        };
+        let confidence = by_bytes.confidence.min(by_packets.confidence);
+        Some(KeySums { sums: by_bytes.sums.or(by_packets.sums), at_most, confidence })
     }
 
     fn in_top(&self, top: &Top, key: &ListKey) -> Option<KeySums> {

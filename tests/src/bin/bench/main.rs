@@ -12,6 +12,7 @@ mod datapath;
 mod delivery;
 mod export;
 mod heavy_hitters;
+mod history;
 mod idle;
 mod interfaces;
 mod machine;
@@ -36,6 +37,12 @@ enum Bench {
     Pipeline,
     /// How close a list's bounds are, and which of the largest keys it finds, beside candidates alone
     HeavyHitters,
+    /// What a month of history takes on disk, and how fast it answers
+    History {
+        /// How many days
+        #[arg(long, default_value_t = 30)]
+        days: u64,
+    },
     /// Nanoseconds to find the network of an address
     Networks,
     /// How long the delivery of a report takes, and how fast waiting reports are delivered
@@ -83,6 +90,7 @@ fn main() -> Result<()> {
             machine::bench()
         }
         Bench::HeavyHitters => heavy_hitters::bench(),
+        Bench::History { days } => history::bench(days),
         Bench::Networks => networks::bench(),
         Bench::Delivery => delivery::bench(),
         Bench::Idle => idle::bench(),
