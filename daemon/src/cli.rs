@@ -4,11 +4,12 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, builder::Resettable};
 use jiff::Timestamp;
+use weir_config::TypedTime;
 use weir_system::log::Format;
 
 use weir_common::control::CPUS_MAX;
 
-pub use self::times::{Earlier, EndTime};
+pub use self::times::Earlier;
 use self::times::{earlier, end, length, time};
 use crate::replay::Windows;
 
@@ -26,6 +27,7 @@ Keys:
   b, p              order by bytes, by packets
   <, >              an earlier, a later time; End is now
   t                 a span: the last 1m, 5m, 20m, 1h or 24h
+  @                 a time: type 14:30 or 2026-11-26 14:30, in UTC
   w                 the last window, or the open one
   d                 names of addresses by reverse DNS
   Space, ?, q       hold the screen, show the help, quit";
@@ -262,7 +264,7 @@ pub struct ReportArgs {
     pub from: Option<Timestamp>,
     /// Print all windows until this time together, in the same formats; without a date it is of the day of the start
     #[arg(long, value_name = "TIME", value_parser = end, conflicts_with = "last")]
-    pub to: Option<EndTime>,
+    pub to: Option<TypedTime>,
     /// Print the whole report, not only one screen; in the pager if it is longer than the terminal
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
@@ -331,7 +333,7 @@ pub struct SpanArgs {
     pub from: Option<Timestamp>,
     /// All windows until this time, in the same formats; without a date it is of the day of the start
     #[arg(long, value_name = "TIME", value_parser = end)]
-    pub to: Option<EndTime>,
+    pub to: Option<TypedTime>,
 }
 
 /// `weir history`.

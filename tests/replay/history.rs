@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use weir_tests::{account::tally, daemon::weir_binary, scratch::Scratch, traffic::Plan};
 
@@ -15,6 +16,8 @@ use crate::command::{CAPTURE_TIME, DONE, Ended, capture_again_and_again, text, w
 
 /// How often the capture has the same traffic: more than five minutes, so that there are several blocks.
 const TIMES: u32 = 70;
+/// When the first packet was captured, in seconds since 1970.
+const START: u64 = 1_700_000_000;
 
 fn weir_history(arguments: &[&str], folder: &Path) -> Result<Ended> {
     let mut command = Command::new(weir_binary()?);
@@ -69,8 +72,39 @@ pub fn a_replay_fills_one_that_is_read_without_a_daemon() -> Result<()> {
     let nobody = answer(&["find", "203.0.113.254", "--json"], &folder)?;
     ensure!(nobody["blocks"]["opened"] == 0 && number(&nobody["blocks"]["skipped"])? > 0, "{nobody}");
     ensure!(nobody["keys"][0]["packets"].is_null() && number(&nobody["keys"][0]["at_most"]["packets"])? < packets);
+    nothing_has_changed(&folder, rows.len())?;
     let why = weir_history(&["find", ":443"], &folder)?;
     ensure!(why.code == Some(2) && why.log.contains("an address, or the fields of a row"), "{}", why.log);
+    Ok(())
+}
+
+/// The same traffic comes again and again, so both halves are the same; and beside half as much time of it, too.
+fn nothing_has_changed(folder: &Path, sources: usize) -> Result<()> {
+    let half = CAPTURE_TIME.as_secs() * u64::from(TIMES) / 2;
+    let at =
+        |seconds: u64| (Timestamp::UNIX_EPOCH + SignedDuration::from_secs(START as i64 + seconds as i64)).to_string();
+    let (first, middle, end) = (at(0), at(half), at(2 * half));
+    let later = ["changes", "sources", "--by", "packets", "--from", &middle, "--to", &end, "--json"];
+    for against in [None, Some(first.as_str()), Some("350s")] {
+        let against = against.iter().flat_map(|against| ["--against", against]);
+        let arguments: Vec<&str> = later.into_iter().chain(against).collect();
+        let changes = answer(&arguments, folder)?;
+        ensure!(changes["before"]["windows"] == changes["now"]["windows"], "{changes}");
+        let count = changes["uncertain"].as_u64().context("a number")? as usize;
+        ensure!(changes["rows"] == Value::Array(Vec::new()) && count >= sources, "{changes} of {sources}");
+    }
+    let text = weir_history(&["changes", "flows", "--from", &middle, "--to", &end], folder)?;
+    let text = String::from_utf8(text.out)?;
+    ensure!(text.contains("compared with ") && text.contains("may have stayed the same"), "{text}");
+    for (wrong, why) in [
+        (&["changes", "sources"][..], "name a time: --since 1h"),
+        (&["changes", "sources", "--from", &end, "--to", &first], "ends"),
+        (&["changes", "sources", "--from", &first, "--to", &middle], "with which it is compared"),
+        (&["changes", "sources", "--since", "1h", "--against", "last week"], "or a length such as 7d"),
+    ] {
+        let ended = weir_history(wrong, folder)?;
+        ensure!(ended.code == Some(2) && ended.log.contains(why), "{wrong:?}: {}", ended.log);
+    }
     Ok(())
 }
 

@@ -9,7 +9,8 @@
 pub mod interface;
 pub mod names;
 pub mod rule;
+mod typed_time;
 pub mod view;
 mod yaml;
 
-pub use self::yaml::*;
+pub use self::{typed_time::TypedTime, yaml::*};

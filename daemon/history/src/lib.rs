@@ -5,14 +5,13 @@
 //! this thread: packs windows, writes both to the state directory, and answers
 //! ```
 //!
-//! `seconds` has the exact counters of each interface. `windows` has the windows: `packed` compresses them, `block` is
-//! the format of several windows in memory and on disk, `ring` drops the oldest blocks to make room for new ones, and
-//! `reach` estimates how far back they go. `confidence` makes the bounds of a window hold for many windows together.
-//! `distinct` counts distinct addresses
-//! over many windows. `archive` has the blocks on disk, each with a `filter` of its addresses, and `disk` the rest. [`usage`] has
-//! what interfaces carried in thirteen months, and a thread of its own. `answer`, `of_key` and `find` compose the
-//! answers for clients, `query` chooses one, `recorder` is the thread, and `stored` reads a folder without a
-//! running weir.
+//! `seconds` has the exact counters of each interface. `windows` has the windows: `packed` compresses them, `block`
+//! is the format of several windows in memory and on disk, `ring` drops the oldest blocks to make room for new ones,
+//! and `reach` estimates how far back they go. `confidence` makes the bounds of a window hold for many windows
+//! together. `distinct` counts distinct addresses over many windows. `archive` has the blocks on disk, each with a
+//! `filter` of its addresses, and `disk` the rest. [`usage`] has what interfaces carried in thirteen months, and a
+//! thread of its own. `answer`, `of_key` and `find` compose the answers for clients, `query` chooses one, `recorder`
+//! is the thread, and `stored` reads a folder without a running weir.
 
 #![forbid(unsafe_code)]
 

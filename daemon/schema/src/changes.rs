@@ -1,8 +1,8 @@
 //! What changed in a list between two times: which keys are new or gone, and which have grown or shrunk.
 //!
-//! The two times may differ in length, and in how much of them weir has seen, so rates are compared. A change is certain
-//! if the bounds of both rates do not overlap. A key that only one of the lists names has at most what the other one
-//! says of keys without a row.
+//! The two times may differ in length, and in how much of them weir has seen, so rates are compared. A change is
+//! certain if the bounds of both rates do not overlap. A key that only one of the lists names has at most what the
+//! other one says of keys without a row.
 
 use std::collections::BTreeSet;
 

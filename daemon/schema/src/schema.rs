@@ -61,7 +61,7 @@ mod tests {
             if std::env::var_os("WEIR_WRITE_SCHEMAS").is_some() {
                 std::fs::write(format!("{}/json-schema/{name}.json", env!("CARGO_MANIFEST_DIR")), &made).unwrap();
             } else {
-                assert!(file == made, "{name}.json is old: WEIR_WRITE_SCHEMAS=1 cargo test -p weir-report schema");
+                assert!(file == made, "{name}.json is old: WEIR_WRITE_SCHEMAS=1 cargo test -p weir-schema schema");
             }
         }
     }

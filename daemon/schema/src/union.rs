@@ -121,8 +121,33 @@ impl Union {
 
     /// The union of a single window.
     pub fn one(report: &Report) -> Self {
-        let (views, others): (Vec<_>, Vec<_>) = report.views.iter().cloned().partition(|view| order(view).is_some());
-        let Top { source_prefixes, destination_prefixes, .. } = &report.top;
+        // A new field has to say here what several windows have of it.
+        let Report {
+            schema: _,
+            id,
+            previous: _,
+            addresses,
+            key_id: _,
+            window,
+            observer,
+            alerts: _,
+            interfaces,
+            totals,
+            unique,
+            new_flows,
+            top,
+            top_by_packets,
+            spread: _,
+            views,
+            answers: _,
+            usage: _,
+            rates: _,
+            histograms,
+            sketches: _,
+            self_metrics: _,
+        } = report;
+        let (views, others): (Vec<_>, Vec<_>) = views.iter().cloned().partition(|view| order(view).is_some());
+        let Top { source_prefixes, destination_prefixes, .. } = top;
         let prefixes = [("source_prefixes", source_prefixes), ("destination_prefixes", destination_prefixes)];
         let prefixes = prefixes.into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(name, _)| name.to_owned());
         // The traffic of a prefix without its listed members depends on which members are listed, and that differs
@@ -131,23 +156,23 @@ impl Union {
             |top: &Top| Top { source_prefixes: Vec::new(), destination_prefixes: Vec::new(), ..top.clone() };
         Self {
             schema: UNION_SCHEMA.to_owned(),
-            reports: vec![report.id.clone()],
+            reports: vec![id.clone()],
             windows: 1,
-            window: Window { late_packets: None, untimed_packets: None, strays: None, ..report.window },
-            observer: report.observer.clone(),
-            addresses: report.addresses.clone(),
-            interfaces: report.interfaces.iter().map(|of| of_window(of, report.window.seconds)).collect(),
-            totals: report.totals,
-            unique: report.unique,
-            new_flows: report.new_flows,
-            top: without_prefixes(&report.top),
-            top_by_packets: without_prefixes(&report.top_by_packets),
+            window: Window { late_packets: None, untimed_packets: None, strays: None, ..*window },
+            observer: observer.clone(),
+            addresses: addresses.clone(),
+            interfaces: interfaces.iter().map(|of| of_window(of, window.seconds)).collect(),
+            totals: *totals,
+            unique: *unique,
+            new_flows: *new_flows,
+            top: without_prefixes(top),
+            top_by_packets: without_prefixes(top_by_packets),
             views,
             left_out: others.into_iter().map(|view| view.name).chain(prefixes).collect(),
             changed: Vec::new(),
             fired: report.firing().map(str::to_owned).collect(),
             alerts: PastAlert::of(report),
-            largest_packet_bytes: report.histograms.packet_size_bytes.max,
+            largest_packet_bytes: histograms.packet_size_bytes.max,
             missing: Vec::new(),
             reaches_back_to: None,
         }

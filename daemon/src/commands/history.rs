@@ -88,7 +88,7 @@ pub(super) fn span(time: &SpanArgs) -> (Option<String>, Option<String>) {
 
 fn times(SpanArgs { since, from, to }: &SpanArgs, now: Timestamp) -> (Option<Timestamp>, Option<Timestamp>) {
     let start = since.map_or(*from, |ago| show::report::before(now, ago));
-    (start, to.map(|to| to.after(start, now)))
+    (start, to.map(|to| show::report::end(to, start, now)))
 }
 
 /// Asks a folder, or the running weir.

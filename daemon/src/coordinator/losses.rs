@@ -57,9 +57,17 @@ struct Missing {
 
 impl Missing {
     fn of(ledger: &Ledger) -> Self {
-        let of = |reason: Loss| ledger.counters.lost[reason as usize].packets;
-        let (dropped, died, missed) = (of(Loss::SocketDrop), of(Loss::Restart), of(Loss::Blind));
-        Self { dropped, died, missed, lost: ledger.lost().packets - dropped - died - missed }
+        let mut all = Self { dropped: 0, died: 0, missed: 0, lost: 0 };
+        for reason in Loss::ALL {
+            let place = match reason {
+                Loss::SocketDrop => &mut all.dropped,
+                Loss::Restart => &mut all.died,
+                Loss::Blind => &mut all.missed,
+                Loss::RingFull | Loss::NoRing => &mut all.lost,
+            };
+            *place += ledger.counters.lost[*reason as usize].packets;
+        }
+        all
     }
 }
 

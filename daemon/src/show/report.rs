@@ -3,6 +3,7 @@
 use std::{io::Write, path::Path, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
+use weir_config::TypedTime;
 use weir_schema::{REPORTS_KEPT, Report, Union, write_overview, write_tables, write_union, write_union_overview};
 
 use weir_system::screen::{self, Screen};
@@ -47,12 +48,17 @@ pub fn before(now: Timestamp, ago: Duration) -> Option<Timestamp> {
     now.checked_sub(SignedDuration::try_from(ago).ok()?).ok()
 }
 
+/// The end of a time, if it begins at `start`. Without a start, a time without a date is of today.
+pub fn end(to: TypedTime, start: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    start.map_or_else(|| to.today(now), |start| to.after(start))
+}
+
 /// The request of `weir report`, if it is for more than the last report.
 pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
     let ReportArgs { last, since, from, to, .. } = args;
     let text = |time: Timestamp| Some(time.to_string());
     let start = since.map_or(*from, |ago| before(now, ago));
-    let to = to.map(|to| to.after(start, now));
+    let to = to.map(|to| end(to, start, now));
     match (last, start, to) {
         (Some(last), ..) if *last as usize <= REPORTS_KEPT => None,
         (None, None, None) => None,

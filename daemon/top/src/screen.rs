@@ -37,14 +37,23 @@ pub enum Focus {
     /// The list of keys.
     #[default]
     List,
-    /// The filter that is being typed, and its error.
-    Filter(String, Option<String>),
+    /// What is being typed, the text so far, and its error.
+    Typed(Input, String, Option<String>),
     /// The detail view of a row, and how far it is scrolled.
     Detail(Key, usize),
     /// Which span is shown, and where the choice leads back to.
     Span(Box<Focus>),
     /// The help, and how far it is scrolled.
     Help(usize),
+}
+
+/// What a user types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The filter of the rows.
+    Filter,
+    /// The time to show.
+    Time,
 }
 
 impl Focus {

@@ -232,7 +232,7 @@ impl By {
         self.hash(hash, key, &FlowHashes::new(hash, &self.flow(key)))
     }
 
-    /// A flow with the addresses and ports of a key.
+    /// A flow with the addresses, the ports and the protocol of a key. What the key does not have is 0.
     pub fn flow(&self, key: &ViewKey) -> FlowKey {
         let [a, b, c, d, shared] = key.0;
         let class = u8::from(shared >> self.layout.version_bit() & 1 == 1);
@@ -246,8 +246,18 @@ impl By {
                 FlowKey::default().with_proto(shared as u8).with_ports(port, port)
             }
             Kind::Destination => FlowKey::new(Address::default(), Address([a, b]), 0, class),
-            Kind::Source | Kind::Pair | Kind::PairOfInterface | Kind::Network | Kind::Other => {
+            Kind::Source | Kind::Pair | Kind::PairOfInterface | Kind::Network => {
                 FlowKey::new(Address([a, b]), Address([c, d]), 0, class)
+            }
+            Kind::Other => {
+                let number = |field| self.layout.number(key, field).unwrap_or(0);
+                let port = number(Field::Port) as u16;
+                let [source, destination] = [Field::SrcPort, Field::DstPort].map(|field| number(field) as u16 | port);
+                let (mut src, mut dst) = (Address::default(), Address::default());
+                for ((side, _), address) in self.layout.addresses().iter().zip([Address([a, b]), Address([c, d])]) {
+                    *(if *side == Side::Dst { &mut dst } else { &mut src }) = address;
+                }
+                FlowKey::new(src, dst, number(Field::Proto) as u8, class).with_ports(source, destination)
             }
         }
     }
@@ -423,6 +433,37 @@ mod tests {
             by.write_keys(&mut keys, records.iter().map(|(record, host)| (record, *host)), facts);
             for (key, (record, host)) in keys.iter().zip(&records) {
                 assert_eq!(*key, by.key(record, *host, facts), "{fields:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flow_has_what_its_key_has_of_addresses_ports_and_protocol() {
+        let (networks, geo, directions) = (networks(), Geo::default(), Directions::default());
+        let facts = Facts { networks: &networks, geo: &geo, directions: &directions };
+        for names in [
+            &["src_ip", "dst_ip", "src_port", "dst_port", "proto"][..],
+            &["src_ip"],
+            &["dst_ip"],
+            &["src_ip", "dst_ip"],
+            &["proto", "dst_port"],
+            &["src_port"],
+            &["dst_ip", "proto", "dst_port"],
+            &["vlan", "src_ip", "src_port", "proto"],
+        ] {
+            let by = By::new(&names.iter().map(|name| Field::parse(name).unwrap()).collect::<Vec<_>>(), 8).unwrap();
+            for record in (1..50).map(|seed| record(seed, seed % 2 == 0)) {
+                let (of, flow) = (record.key, by.flow(&by.key(&record, Side::Src, facts)));
+                let has = |name: &str| names.contains(&name);
+                assert_eq!(flow.src_ip() == of.src_ip(), has("src_ip"), "{names:?}: {flow:?} of {of:?}");
+                assert_eq!(flow.dst_ip() == of.dst_ip(), has("dst_ip"), "{names:?}: {flow:?} of {of:?}");
+                for (name, found, truth) in [
+                    ("src_port", flow.src_port(), of.src_port()),
+                    ("dst_port", flow.dst_port(), of.dst_port()),
+                    ("proto", flow.proto().into(), of.proto().into()),
+                ] {
+                    assert_eq!(found, if has(name) { truth } else { 0 }, "{names:?}: {name}");
+                }
             }
         }
     }

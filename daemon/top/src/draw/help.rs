@@ -13,7 +13,7 @@ const WORD: usize = 15;
 type Does = (&'static str, &'static str, bool);
 
 /// The keys and their actions.
-const KEYS: [Does; 13] = [
+const KEYS: [Does; 14] = [
     ("1 … 9, 0, Tab", "choose the list", true),
     ("↑ ↓ PgUp PgDn", "choose a row; g the first, G the last", true),
     ("Enter", "all about the row: its last hour, peers, ports, all views", true),
@@ -22,6 +22,7 @@ const KEYS: [Does; 13] = [
     ("b, p", "order by bytes, by packets", true),
     ("< >  or  , .", "a window or span back or forward; Home: oldest, End: now", false),
     ("t", "a span: the last 1m, 5m, 20m, 1h or 24h together", false),
+    ("@", "a time: type 14:30 or 2026-11-26 14:30, in UTC", false),
     ("w", "lists of the last window, or of the open one so far", false),
     ("d", "names of addresses by reverse DNS; asks your resolver", true),
     ("Space", "freeze the screen; again: continue", true),

@@ -20,7 +20,7 @@ use self::sheet::{GAP, Piece, Sheet};
 use crate::{
     filter::WORDS,
     past::SPANS,
-    screen::{Focus, Screen},
+    screen::{Focus, Input, Screen},
     text::{width, wrapped},
 };
 
@@ -134,15 +134,19 @@ fn foot(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint) {
             let text = if width(&text) > sheet.columns() { short } else { text };
             sheet.line([Piece::new(text, paint.strong())]);
         }
-        Focus::Filter(text, None) => {
-            let hint = if text.is_empty() { format!("   {WORDS} or a part of a row, Enter") } else { String::new() };
-            let text = Piece::new(format!("/{}_", escaped(text)), paint.strong());
-            sheet.line([text, Piece::new(hint, paint.faint())]);
+        Focus::Typed(input, text, why) => {
+            let (prompt, hint) = match input {
+                Input::Filter => ("/", format!("{WORDS} or a part of a row, Enter")),
+                Input::Time => ("time ", "14:30 or 2026-11-26 14:30, in UTC, Enter".to_owned()),
+            };
+            let hint = Some(hint).filter(|_| text.is_empty()).unwrap_or_default();
+            let text = Piece::new(format!("{prompt}{}_", escaped(text)), paint.strong());
+            let beside = match why {
+                Some(why) => Piece::new(format!("   {}", escaped(why)), paint.alarm()),
+                None => Piece::new(format!("   {hint}"), paint.faint()),
+            };
+            sheet.line([text, beside]);
         }
-        Focus::Filter(text, Some(why)) => sheet.line([
-            Piece::new(format!("/{}_", escaped(text)), paint.strong()),
-            Piece::new(format!("   {}", escaped(why)), paint.alarm()),
-        ]),
         Focus::Detail(..) => keys(KEYS_OF_DETAIL),
         Focus::Help(_) => keys(KEYS_OF_HELP),
         Focus::List if screen.filter.is_empty() && screen.past().is_some() => keys(KEYS_OF_PAST),

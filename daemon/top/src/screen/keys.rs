@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use jiff::SignedDuration;
+use weir_config::TypedTime;
 
-use super::{Effect, Focus, Screen};
+use super::{Effect, Focus, Input, Screen};
 use crate::{
     filter::Filter,
     list::{By, List},
@@ -12,8 +14,8 @@ use crate::{
     source::Request,
 };
 
-/// The longest filter, in characters.
-const FILTER_MAX: usize = 200;
+/// The longest text that can be typed, in characters.
+const TYPED_MAX: usize = 200;
 /// How many rows a page key moves.
 const PAGE: usize = 10;
 
@@ -42,9 +44,9 @@ impl Screen {
             return if ends { Effect::Quit } else { Effect::Draw };
         }
         match &mut self.focus {
-            Focus::Filter(text, _) => {
-                let text = std::mem::take(text);
-                self.type_filter(text, key.code);
+            Focus::Typed(input, text, _) => {
+                let (input, text) = (*input, std::mem::take(text));
+                self.type_text(input, text, key.code);
                 Effect::Draw
             }
             Focus::Span(before) => {
@@ -80,7 +82,7 @@ impl Screen {
             KeyCode::PageDown => self.go_to(self.selected.saturating_add(PAGE)),
             KeyCode::Char('g') => self.select_first(),
             KeyCode::Char('G') => self.go_to(usize::MAX),
-            KeyCode::Char('/') => self.focus = Focus::Filter(self.filter_text.clone(), None),
+            KeyCode::Char('/') => self.focus = Focus::Typed(Input::Filter, self.filter_text.clone(), None),
             KeyCode::Esc if self.filter.is_empty() => self.leave_past(),
             KeyCode::Esc => self.set_filter(String::new(), Filter::default()),
             KeyCode::Enter => self.open_detail(),
@@ -101,6 +103,10 @@ impl Screen {
                 let before = std::mem::take(&mut self.focus);
                 self.focus = Focus::Span(Box::new(before));
             }
+            KeyCode::Char('@') if self.fleet.is_some() => {
+                self.told = Some("a fleet has no past here: only its newest window".to_owned());
+            }
+            KeyCode::Char('@') => self.focus = Focus::Typed(Input::Time, String::new(), None),
             KeyCode::Char('b') => self.order(By::Bytes),
             KeyCode::Char('p') => self.order(By::Packets),
             KeyCode::Char('d') => self.switch_names(),
@@ -164,21 +170,29 @@ impl Screen {
         }
     }
 
-    fn type_filter(&mut self, mut text: String, code: KeyCode) {
+    fn type_text(&mut self, input: Input, mut text: String, code: KeyCode) {
         match code {
             KeyCode::Esc => return self.focus = Focus::List,
-            KeyCode::Enter => match Filter::parse(&text) {
-                Ok(filter) => {
-                    self.focus = Focus::List;
-                    return self.set_filter(text, filter);
-                }
-                Err(why) => return self.focus = Focus::Filter(text, Some(why)),
-            },
+            KeyCode::Enter => {
+                let accepted = match input {
+                    Input::Filter => Filter::parse(&text).map(|filter| self.set_filter(text.clone(), filter)),
+                    Input::Time => TypedTime::parse(text.trim()).map(|time| self.look_at(time)),
+                };
+                return self.focus = accepted.map_or_else(|why| Focus::Typed(input, text, Some(why)), |()| Focus::List);
+            }
             KeyCode::Backspace => drop(text.pop()),
-            KeyCode::Char(character) if text.chars().count() < FILTER_MAX => text.push(character),
+            KeyCode::Char(character) if text.chars().count() < TYPED_MAX => text.push(character),
             _ => {}
         }
-        self.focus = Focus::Filter(text, None);
+        self.focus = Focus::Typed(input, text, None);
+    }
+
+    /// Shows the window or the span that begins at this time. Without a date, that is the last such time of day.
+    fn look_at(&mut self, time: TypedTime) {
+        let today = time.today(self.now);
+        let yesterday = || self.now.checked_sub(SignedDuration::from_hours(24)).map_or(today, |day| time.today(day));
+        let from = if today > self.now { yesterday() } else { today };
+        self.look(self.length().map_or(Look::WindowAfter(from), |seconds| Look::SpanAfter { from, seconds }));
     }
 
     fn set_filter(&mut self, text: String, filter: Filter) {

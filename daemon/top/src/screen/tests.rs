@@ -107,13 +107,35 @@ fn a_filter_is_typed_corrected_and_cleared() {
     press(&mut screen, "/\x08\x08cp\n");
     assert_eq!((screen.shown_rows().len(), screen.filter_text.as_str()), (1, "proto:tcp"));
     press(&mut screen, "/ port:99999\n");
-    let Focus::Filter(text, Some(why)) = &screen.focus else { panic!("{:?}", screen.focus) };
+    let Focus::Typed(Input::Filter, text, Some(why)) = &screen.focus else { panic!("{:?}", screen.focus) };
     assert_eq!(text, "proto:tcp port:99999");
     assert!(why.starts_with("\"99999\" is not a port"), "{why}");
     press(&mut screen, "\x1b");
     assert_eq!((screen.shown_rows().len(), screen.focus.clone()), (1, Focus::List), "it was not accepted");
     press(&mut screen, "\x1b");
     assert_eq!(screen.shown_rows().len(), 4);
+}
+
+#[test]
+fn a_typed_time_is_shown_and_a_wrong_one_corrected() {
+    let mut screen = screen();
+    screen.now = "2026-11-20T08:00:00Z".parse().unwrap();
+    let at = |text: &str| text.parse().unwrap();
+    press(&mut screen, "@07:15\n");
+    assert_eq!(asked(&mut screen), Some(Look::WindowAfter(at("2026-11-20T07:15:00Z"))));
+    press(&mut screen, "@23:15\n");
+    assert_eq!(asked(&mut screen), Some(Look::WindowAfter(at("2026-11-19T23:15:00Z"))), "the last one was yesterday");
+    press(&mut screen, "@2026-11-13 8\n");
+    let Focus::Typed(Input::Time, text, Some(why)) = &screen.focus else { panic!("{:?}", screen.focus) };
+    assert!(text == "2026-11-13 8" && why.contains("such as 14:30"), "{why}");
+    press(&mut screen, "\x0808:00\n");
+    assert_eq!(screen.focus, Focus::List);
+    assert_eq!(asked(&mut screen), Some(Look::WindowAfter(at("2026-11-13T08:00:00Z"))));
+    press(&mut screen, "t4");
+    asked(&mut screen);
+    press(&mut screen, "@07:00\n");
+    let from = at("2026-11-20T07:00:00Z");
+    assert_eq!(asked(&mut screen), Some(Look::SpanAfter { from, seconds: 3600 }), "spans stay as long as they were");
 }
 
 #[test]
@@ -362,7 +384,7 @@ fn all_usual_keys_end_the_program() {
         assert_eq!(press(&mut screen(), keys), Effect::Quit, "{keys:?}");
     }
     let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    for focus in [Focus::List, Focus::Filter(String::new(), None), Focus::Help(0)] {
+    for focus in [Focus::List, Focus::Typed(Input::Filter, String::new(), None), Focus::Help(0)] {
         let mut screen = Screen { focus, ..screen() };
         assert_eq!(screen.press(control), Effect::Quit);
     }

@@ -16,7 +16,8 @@ use serde_json::Value;
 use weir_config::Addresses;
 use weir_history::{History, Limits, Query, Settings, Stored, Time};
 use weir_schema::{
-    Estimate, Length, Remembered, Report, TopDestination, TopFlow, TopPair, TopService, TopSource, TopUnlisted,
+    Distinct, Estimate, Length, Remembered, Report, TopDestination, TopFlow, TopPair, TopService, TopSource,
+    TopUnlisted, Unique,
     sketches::{DistinctSketch, Sketches, UNIQUE, encode},
 };
 use weir_sketch::{HyperLogLog, datasketches::hll, hash::mix};
@@ -133,6 +134,12 @@ fn report(golden: &Report, nth: u64) -> Result<Report> {
     hosts.retain(|(_, host)| known.insert(*host));
     let total: u64 = hosts.iter().map(|(packets, _)| packets).sum();
     (report.totals.packets, report.totals.bytes, report.totals.bounds) = (total, total * 700, None);
+    let counted = |value: usize| {
+        let value = value as u64;
+        Distinct { value, lower: value - value / 50, upper: value + value / 50, confidence: 0.999 }
+    };
+    let [src_ip, dst_ip, flows] = [1, 2, 20].map(|times| counted(times * hosts.len()));
+    report.unique = Unique { src_ip, dst_ip, flows };
     report.sketches = Some(Box::new(sketches(&report, &hosts)?));
     for top in [&mut report.top, &mut report.top_by_packets] {
         top.confidence = 1.0;

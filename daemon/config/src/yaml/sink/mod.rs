@@ -319,7 +319,8 @@ pub(super) fn addresses(field: &Field<'_>) -> Option<Addresses> {
 fn sink(s: &mut Section<'_>) -> Option<Sink> {
     let queue = s.get("queue", Sink::QUEUE, |f| f.size(QUEUE));
     let addresses = s.get("addresses", Addresses::default(), |f| addresses(&f));
-    let kind = s.require("type", "stdout, file, http, ipfix, kafka, nats or otlp", |f| {
+    let [others @ .., last] = KINDS.map(|kind| kind.name);
+    let kind = s.require("type", &format!("{} or {last}", others.join(", ")), |f| {
         f.choice(&KINDS.map(|kind| (kind.name, kind))).filter(|kind| kind.is_built(&f))
     });
     let Some(kind) = kind else {
