@@ -4,9 +4,11 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use weir_schema::{
-    Distinct, Estimate, Interface, Ledger, Length, NewFlows, Report, Top, TopDestination, TopFlow, TopPair, TopService,
-    TopSource, TopUnlisted, Unique,
+    Distinct, Estimate, Interface, Ledger, Length, NewFlows, Remembered, Report, Top, TopDestination, TopFlow, TopPair,
+    TopService, TopSource, TopUnlisted, Unique,
+    sketches::{DistinctSketch, Sketches, UNIQUE, encode},
 };
+use weir_sketch::{HyperLogLog, datasketches::hll, hash::mix};
 
 use crate::windows::{Windows, of_report};
 
@@ -74,6 +76,30 @@ pub fn report_of(nth: i64, length: i64, sources: &[(u32, u64)]) -> Report {
         (attributed.packets, attributed.bytes) = (attributed.packets + more.packets, attributed.bytes + more.bytes);
     }
     report
+}
+
+/// The same with sketches, whose hashes have this key. Each source has one destination and one flow.
+pub fn report_with_sketches(nth: i64, length: i64, key_id: u64, sources: &[(u32, u64)]) -> Report {
+    let mut sketch = HyperLogLog::with_precision(Remembered::LG_K, key_id).unwrap();
+    for (source, _) in sources {
+        sketch.insert(mix(u64::from(*source) ^ key_id << 40));
+    }
+    let one = |name: &str| DistinctSketch {
+        name: name.to_owned(),
+        question: None,
+        key_id: format!("{key_id:016x}"),
+        lg_k: Remembered::LG_K,
+        missing_packets: 0,
+        hll: encode(&hll::write_registers(&sketch)),
+    };
+    let mut report = report_of(nth, length, sources);
+    let counted = sources.len() as u64;
+    let distinct =
+        Distinct { value: counted, lower: counted - counted / 50, upper: counted + counted / 50, confidence: 0.999 };
+    report.unique = Unique { src_ip: distinct, dst_ip: distinct, flows: distinct };
+    let (start, end, distinct) = (report.window.start, report.window.end, UNIQUE.map(one).into());
+    let sketches = Sketches { start, end, windows: 1, distinct, lists: Vec::new(), spread: Vec::new() };
+    Report { sketches: Some(Box::new(sketches)), ..report }
 }
 
 /// A report of a window with many sources, some of which send most packets.

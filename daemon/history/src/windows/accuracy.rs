@@ -2,14 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use weir_schema::{
-    Distinct, Remembered, Unique,
-    sketches::{DistinctSketch, Sketches, UNIQUE, encode},
-};
-use weir_sketch::{HyperLogLog, datasketches::hll, hash::mix};
-
 use super::*;
-use crate::testing::{Random, add, at, report_of};
+use crate::testing::{Random, add, at, report_with_sketches};
 
 /// The length of a window in seconds, and the windows of a day.
 const LENGTH: i64 = 30;
@@ -38,30 +32,6 @@ fn floods(nth: i64, random: &mut Random) -> Vec<(u32, u64)> {
         all.extend((0..400).map(|_| (0x8000_0000 + random.below(1 << 31) as u32, 1 + random.below(60))));
     }
     all
-}
-
-/// A report of such a window with the sketches of its sources, which have an own address each.
-fn report_with_sketches(nth: i64, sources: &[(u32, u64)]) -> Report {
-    let mut sketch = HyperLogLog::with_precision(Remembered::LG_K, 5).unwrap();
-    for (source, _) in sources {
-        sketch.insert(mix(u64::from(*source)));
-    }
-    let one = |name: &str| DistinctSketch {
-        name: name.to_owned(),
-        question: None,
-        key_id: format!("{:016x}", 5),
-        lg_k: Remembered::LG_K,
-        missing_packets: 0,
-        hll: encode(&hll::write_registers(&sketch)),
-    };
-    let mut report = report_of(nth, LENGTH, sources);
-    let counted = sources.len() as u64;
-    let distinct =
-        Distinct { value: counted, lower: counted - counted / 50, upper: counted + counted / 50, confidence: 0.999 };
-    report.unique = Unique { src_ip: distinct, dst_ip: distinct, flows: distinct };
-    let (start, end, distinct) = (report.window.start, report.window.end, UNIQUE.map(one).into());
-    let sketches = Sketches { start, end, windows: 1, distinct, lists: Vec::new(), spread: Vec::new() };
-    Report { sketches: Some(Box::new(sketches)), ..report }
 }
 
 /// How many distinct sources these windows have.
@@ -104,7 +74,7 @@ fn the_twentieth_row_of_twenty_minutes_an_hour_and_a_day_is_within_a_tenth() {
         let mut all = Vec::new();
         for nth in 0..DAY {
             let sources = traffic(nth, &mut random);
-            add(&mut windows, &report_with_sketches(nth, &sources));
+            add(&mut windows, &report_with_sketches(nth, LENGTH, 5, &sources));
             all.push(sources);
         }
         for (length, from) in [(40, DAY - 40), (120, DAY - 120), (DAY - 20, 20), (40, DAY / 2), (40, DAY - 45)] {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::reach::{WORST_BYTES, WORST_BYTES_OF_UNION};
-use crate::testing::{Random, add, at, flooded, report, report_of, usual, worst};
+use crate::testing::{Random, add, at, flooded, report, report_of, report_with_sketches, usual, worst};
 
 const MIB: u64 = 1 << 20;
 
@@ -330,4 +330,58 @@ fn a_span_says_which_alerts_were_firing_and_which_views_changed() {
         assert_eq!((&union.fired[..], union.views.len()), (&texts(fired)[..], views));
         assert_eq!((others.collect(), union.changed), (texts(left_out), texts(changed)));
     }
+}
+
+/// In each window ten sources that never come again.
+fn ten_sources(nth: i64) -> Report {
+    let sources: Vec<_> = (1..=10).map(|one| ((nth * 10 + one) as u32, 5)).collect();
+    report_with_sketches(nth, 10, 5, &sources)
+}
+
+#[test]
+fn windows_before_a_restart_count_without_their_sketches() {
+    let mut before = Windows::new(MIB, Addresses::Full);
+    for nth in 0..15 {
+        add(&mut before, &ten_sources(nth));
+    }
+    let mut windows = Windows::new(MIB, Addresses::Full);
+    windows.resume_open(&before.single.open().pack().unwrap());
+    for nth in 15..90 {
+        add(&mut windows, &ten_sources(nth));
+    }
+    let count = windows.span(&between(0, 900)).unwrap().unique.src_ip;
+    assert!((count.lower..=count.upper).contains(&900), "{count:?}");
+    assert!(count.lower > 500 && count.upper < 1100, "two of three unions have sketches: {count:?}");
+    let later = windows.span(&between(300, 900)).unwrap().unique.src_ip;
+    assert!((later.lower..=later.upper).contains(&600) && later.value.abs_diff(600) < 40, "{later:?}");
+}
+
+#[test]
+fn sources_of_the_open_five_minutes_are_counted_together_too() {
+    let mut windows = Windows::new(MIB, Addresses::Full);
+    for nth in 0..47 {
+        let sources: Vec<_> = (1..=70).map(|source| (source, 5)).collect();
+        add(&mut windows, &report_with_sketches(nth, 10, 5, &sources));
+    }
+    for (from, to) in [(0, 470), (300, 470), (100, 470)] {
+        let count = windows.span(&between(from, to)).unwrap().unique.src_ip;
+        assert!((60..=70).contains(&count.lower) && (70..=80).contains(&count.upper), "{from} to {to}: {count:?}");
+        assert!((66..=74).contains(&count.value), "{from} to {to}: {count:?}");
+    }
+    // What is within five minutes has the counts of its windows, which stay the same when more come.
+    let few = windows.span(&between(400, 450)).unwrap().unique;
+    assert_eq!((few.src_ip.lower >= 69, few.src_ip.upper >= 5 * 70), (true, true), "{few:?}");
+    add(&mut windows, &report_with_sketches(47, 10, 5, &[(9999, 5)]));
+    assert_eq!(windows.span(&between(400, 450)).unwrap().unique, few);
+}
+
+#[test]
+fn beyond_midnight_the_bounds_are_those_of_both_days() {
+    let mut windows = Windows::new(MIB, Addresses::Full);
+    let sources: Vec<_> = (1..=70).map(|source| (source, 5)).collect();
+    for nth in 0..60 {
+        add(&mut windows, &report_with_sketches(nth, 10, if nth < 30 { 5 } else { 6 }, &sources));
+    }
+    let count = windows.span(&between(0, 600)).unwrap().unique.src_ip;
+    assert!(count.lower <= 70 && count.value <= 80 && (130..160).contains(&count.upper), "{count:?}");
 }

@@ -173,6 +173,12 @@ pub(super) fn shares(totals: &Totals) -> Grid {
     grid
 }
 
+/// Returns true if the value says little, as that of several windows whose sketches are not known: it is that of the
+/// largest window.
+pub(super) fn is_range([value, lower, upper]: [u64; 3]) -> bool {
+    off(value, lower, upper).saturating_mul(4) > value
+}
+
 pub(super) fn distinct(unique: &Unique, new_flows: &NewFlows, together: bool) -> Grid {
     let Unique { src_ip, dst_ip, flows } = unique;
     let mut grid = Grid::new([Left, Right, Right, Left, Right]);
@@ -181,7 +187,8 @@ pub(super) fn distinct(unique: &Unique, new_flows: &NewFlows, together: bool) ->
         let error = if value == 0 { String::new() } else { percent(ratio(off(value, lower, upper), value)) };
         let bounds = format!("{} – {}", grouped(lower), grouped(upper));
         let error = if error.is_empty() { error } else { format!("± {error}") };
-        let (value, error) = if together { Default::default() } else { (grouped(value), error) };
+        let is_range = together && is_range([value, lower, upper]);
+        let (value, error) = if is_range { Default::default() } else { (grouped(value), error) };
         let sure = Cell::new(in_percent(confidence), Faint);
         grid.row([what.into(), value.into(), error.into(), Cell::from(bounds), sure]);
     };

@@ -17,7 +17,7 @@ use super::{
         is_measured,
     },
     CHANGED, Style,
-    accounts::judged,
+    accounts::{is_range, judged},
     interval, missed, named, remarks, several,
     short::{self, ShortList},
     words::{ALIAS_MAX, off, ratio, shortened},
@@ -203,8 +203,8 @@ impl Overview<'_> {
         ];
         let mut cells = vec![Cell::new("DISTINCT", Strong)];
         for (name, [value, lower, upper]) in numbers {
-            let text = match (self.together, off(value, lower, upper)) {
-                (true, _) if lower < upper => format!("{name} {} to {}", count(lower), count(upper)),
+            let text = match (self.together && is_range([value, lower, upper]), off(value, lower, upper)) {
+                (true, _) => format!("{name} {} to {}", count(lower), count(upper)),
                 (_, 0) => format!("{name} {}", count(value)),
                 (_, off) => format!("{name} {} ± {}", count(value), percent(ratio(off, value))),
             };
