@@ -126,7 +126,7 @@ pub fn list(union: &Union, list: Standard, by_packets: bool, form: ListForm) -> 
 pub fn changes(changes: &Changes, form: ListForm) -> Result<(), ShowError> {
     let mut out = Screen::stdout(if form == ListForm::Json { screen::Form::Json } else { screen::Form::Text });
     match form {
-        ListForm::Json => writeln!(out, "{}", json!(changes))?,
+        ListForm::Json => writeln!(out, "{}", serde_json::to_string(changes).map_err(std::io::Error::from)?)?,
         ListForm::Csv => {
             let fields = fields(&changes.list);
             let numbers = ["before", "before_lower", "before_upper", "now", "now_lower", "now_upper"];
