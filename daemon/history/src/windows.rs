@@ -61,7 +61,7 @@ const GAPS_MAX: usize = 32;
 #[derive(Debug)]
 pub struct Windows {
     single: Ring,
-    /// The distinct counts of the windows in the open block.
+    /// The sketches of all windows in the open block; `None` after a restart, until that block is closed.
     open: Option<Distincts>,
     fives: Unions,
     hours: Unions,
@@ -200,8 +200,6 @@ impl Windows {
 
     /// Adds a block to the unions of its five minutes and of its hour.
     fn summarize(&mut self, block: &Block, distinct: Option<Distincts>) {
-        // After a restart, those of the windows before it are missing.
-        let distinct = distinct.filter(|distinct| distinct.windows == block.windows);
         let mut all = block.kept(|_, _| true);
         for kept in &mut all {
             confidence::raise(&mut kept.union, WINDOWS_OF_A_DAY);
@@ -331,7 +329,6 @@ impl Windows {
         let open = self.single.open();
         if let Some(((start, end), distinct)) = open.times().zip(self.open.as_ref())
             && time.overlaps(start, end)
-            && distinct.windows == open.next() - open.first()
         {
             count(open.first(), (start, end), distinct);
         }
@@ -344,7 +341,8 @@ impl Windows {
                 range.contains(&number) && time.is_touched(past) && !is_counted(number, past.windows)
             };
             if block.numbered().any(|(number, past)| is_left(number, &past)) {
-                for kept in block.kept(is_left) {
+                for mut kept in block.kept(is_left) {
+                    confidence::raise(&mut kept.union, WINDOWS_OF_A_DAY);
                     counts = counts.or(kept.union.unique);
                 }
             }

@@ -34,7 +34,7 @@ fn top(HistoryTopArgs { list, by, time, place, json, csv }: &HistoryTopArgs) -> 
 fn changes(args: &HistoryChangesArgs) -> Result<Exit, Failure> {
     let HistoryChangesArgs { list, by, time, against, place, json, csv } = args;
     let now = clock::now().wall;
-    let (Some(from), to) = times(time, now) else {
+    let [Some(from), to] = times(time, now) else {
         return Err(usage("name a time: --since 1h, or --from and --to".to_owned()));
     };
     let to = to.unwrap_or(now);
@@ -82,13 +82,12 @@ fn find(HistoryFindArgs { keys, time, place, json }: &HistoryFindArgs) -> Result
 
 /// The time of a command as text.
 pub(super) fn span(time: &SpanArgs) -> (Option<String>, Option<String>) {
-    let (from, to) = times(time, clock::now().wall);
-    (from.map(|time| time.to_string()), to.map(|time| time.to_string()))
+    let [from, to] = times(time, clock::now().wall).map(|time| time.map(|time| time.to_string()));
+    (from, to)
 }
 
-fn times(SpanArgs { since, from, to }: &SpanArgs, now: Timestamp) -> (Option<Timestamp>, Option<Timestamp>) {
-    let start = since.map_or(*from, |ago| show::report::before(now, ago));
-    (start, to.map(|to| show::report::end(to, start, now)))
+fn times(SpanArgs { since, from, to }: &SpanArgs, now: Timestamp) -> [Option<Timestamp>; 2] {
+    show::report::times((*since, *from, *to), now)
 }
 
 /// Asks a folder, or the running weir.

@@ -44,21 +44,24 @@ pub fn together(socket: &Path, last: u32, form: Form) -> Result<(), ShowError> {
 }
 
 /// The time this long ago; `None` if that is before all times.
-pub fn before(now: Timestamp, ago: Duration) -> Option<Timestamp> {
+fn before(now: Timestamp, ago: Duration) -> Option<Timestamp> {
     now.checked_sub(SignedDuration::try_from(ago).ok()?).ok()
 }
 
-/// The end of a time, if it begins at `start`. Without a start, a time without a date is of today.
-pub fn end(to: TypedTime, start: Option<Timestamp>, now: Timestamp) -> Timestamp {
-    start.map_or_else(|| to.today(now), |start| to.after(start))
+/// The start and the end of a time as it was typed. Without a start, an end without a date is of today.
+pub fn times(
+    (since, from, to): (Option<Duration>, Option<Timestamp>, Option<TypedTime>),
+    now: Timestamp,
+) -> [Option<Timestamp>; 2] {
+    let start = since.map_or(from, |ago| before(now, ago));
+    [start, to.map(|to| start.map_or_else(|| to.today(now), |start| to.after(start)))]
 }
 
 /// The request of `weir report`, if it is for more than the last report.
 pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
     let ReportArgs { last, since, from, to, .. } = args;
     let text = |time: Timestamp| Some(time.to_string());
-    let start = since.map_or(*from, |ago| before(now, ago));
-    let to = to.map(|to| end(to, start, now));
+    let [start, to] = times((*since, *from, *to), now);
     match (last, start, to) {
         (Some(last), ..) if *last as usize <= REPORTS_KEPT => None,
         (None, None, None) => None,
