@@ -7,6 +7,7 @@ mod fields;
 mod limits;
 mod modules;
 mod notices;
+mod numbers;
 mod page;
 mod paths;
 mod readme;

@@ -10,7 +10,7 @@ use std::{
     io::Write as _,
     net::IpAddr,
     num::NonZero,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process,
     sync::{
         LazyLock,
@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect_file;
 use jiff::Timestamp;
 use weir_common::{
     flow::{Address, FlowKey},
@@ -788,16 +789,6 @@ fn shown(fleet: &weir_top::Fleet, keys: &str, size: (u16, u16)) -> String {
     picture([Update::Fleet(Box::new(fleet.clone()))], keys, now, size)
 }
 
-/// Checks that the text equals the picture with this name. `WEIR_PICTURES=1` writes the pictures anew.
-fn is_as_in(picture: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("merge/golden").join(picture);
-    if env::var_os("WEIR_PICTURES").is_some() {
-        fs::write(&path, text).unwrap();
-    }
-    let golden = fs::read_to_string(&path).unwrap_or_default();
-    assert!(golden == text, "{} has\n{golden}\nbut it is\n{text}", path.display());
-}
-
 #[test]
 fn every_number_on_the_live_screen_is_that_of_the_merge() {
     let size = Size { routers: 12, windows: 8 };
@@ -807,9 +798,9 @@ fn every_number_on_the_live_screen_is_that_of_the_merge() {
     let file = Scratch::new(&(fleet.lines.join("\n") + "\n"));
     let mut live = Live::new(std::slice::from_ref(&file.0), Duration::from_secs(SECONDS), TOP).unwrap();
     let fleet = window_until(&mut live, window.end);
-    is_as_in("live-80x24.txt", &shown(&fleet, "", (80, 24)));
-    is_as_in("live-160x50.txt", &shown(&fleet, "", (160, 50)));
-    is_as_in("live-help-80x24.txt", &shown(&fleet, "?", (80, 24)));
+    expect_file!["golden/live-80x24.txt"].assert_eq(&shown(&fleet, "", (80, 24)));
+    expect_file!["golden/live-160x50.txt"].assert_eq(&shown(&fleet, "", (160, 50)));
+    expect_file!["golden/live-help-80x24.txt"].assert_eq(&shown(&fleet, "?", (80, 24)));
     let tall = |keys: &str| shown(&fleet, keys, (160, 100));
     let has = |shown: &str, parts: &[&str]| {
         let line = shown.lines().find(|line| parts.iter().all(|part| line.contains(part)));

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Map, Value, json};
 use weir::replay::{Options, Windows, replay, write_json};
-use weir_config::{Config, Packets};
+use weir_config::{Config, Packets, view::Field};
 use weir_sketch::hash::mix;
 use weir_tests::{
     oracle::{Dimension, Oracle},
@@ -19,33 +19,8 @@ use crate::{
     library::{self, SEED},
 };
 
-/// Every field, and some prefixes.
-const FIELDS: [&str; 24] = [
-    "src_ip",
-    "dst_ip",
-    "host",
-    "src_ip/16",
-    "dst_ip/24/56",
-    "host/12",
-    "src_port",
-    "dst_port",
-    "port",
-    "proto",
-    "ip_version",
-    "fragment",
-    "interface",
-    "direction",
-    "vlan",
-    "dscp",
-    "ecn",
-    "tcp_flags",
-    "src_net",
-    "dst_net",
-    "scope",
-    "src_as",
-    "dst_country",
-    "dst_as",
-];
+/// Some prefixes, besides every field.
+const PREFIXES: [&str; 3] = ["src_ip/16", "dst_ip/24/56", "host/12"];
 /// The fields of a flow: the order of the standard list is among the drawn ones.
 const FLOW: [&str; 5] = ["src_ip", "dst_ip", "src_port", "dst_port", "proto"];
 const MEASURES: [&str; 6] =
@@ -88,13 +63,14 @@ fn config(draw: &mut Draw) -> Result<Config> {
          geo: {{asn: {corpus}/asn.mmdb, country: {corpus}/country.mmdb}}\nreport: {{top: 100}}"
     );
     let mut config = Config::parse(&text, "a test").map_err(|mistakes| anyhow!("{mistakes}"))?;
+    let all: Vec<&str> = Field::names().chain(PREFIXES).collect();
     let mut pairs = 0;
     while pairs < PAIRS {
         let fields = match draw.below(4) {
             0 => FLOW.to_vec(),
             _ => {
                 let count = 1 + draw.below(5);
-                draw.shuffled(&FIELDS)[..count].to_vec()
+                draw.shuffled(&all)[..count].to_vec()
             }
         };
         let measure = MEASURES[draw.below(MEASURES.len())];

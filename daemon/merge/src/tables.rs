@@ -190,7 +190,7 @@ fn defect(defect: &Defect) -> [Cell; 4] {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use expect_test::expect_file;
 
     use super::*;
     use crate::answer::{SCHEMA, SpreadRow, Sums, What};
@@ -293,11 +293,7 @@ mod tests {
             let mut out = Vec::new();
             write_tables(&answer(), Style { color: false, width, lines: None }, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
-            let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/tables-{width}.txt"));
-            if std::env::var_os("WEIR_PICTURES").is_some() {
-                fs::write(&golden, &text).unwrap();
-            }
-            assert_eq!(text, fs::read_to_string(golden).unwrap(), "{width} columns");
+            expect_file![format!("../tests/golden/tables-{width}.txt")].assert_eq(&text);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         }
     }

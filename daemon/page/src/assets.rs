@@ -97,14 +97,14 @@ assets! {
 
 /// The module of the standard lists (`types/report/standard.d.ts`), so that the page and `weir top` cannot differ.
 static STANDARD: LazyLock<String> = LazyLock::new(|| {
-    let lists = LISTS.map(|ListName { list, name, counted, about, .. }| {
-        let adds_up = FIELDS.iter().find(|(of, _)| *of == list).map(|(_, fields)| *fields);
+    let lists = LISTS.iter().map(|ListName { list, name, counted, about, .. }| {
+        let adds_up = FIELDS.iter().find(|(of, _)| of == list).map(|(_, fields)| *fields);
         let key = adds_up.unwrap_or(if counted.is_none() { &["prefix"] } else { &[] });
         let field = list.name();
         let adds_up = adds_up.is_some();
         json!({"name": name, "field": field, "key": key, "counted": counted, "about": about, "addsUp": adds_up})
     });
-    format!("export const STANDARD = {};\n", Value::from(lists.to_vec()))
+    format!("export const STANDARD = {};\n", lists.collect::<Value>())
 });
 
 /// The files that the page needs.
@@ -243,7 +243,7 @@ mod tests {
         let json = STANDARD.strip_prefix("export const STANDARD = ").unwrap().strip_suffix(";\n").unwrap();
         let lists: Vec<Value> = serde_json::from_str(json).unwrap();
         let row = |field: &str| lists.iter().find(|list| list["field"] == field).unwrap();
-        assert!(lists.iter().map(|list| &list["name"]).eq(&LISTS.map(|of| Value::from(of.name))));
+        assert!(lists.iter().map(|list| &list["name"]).eq(LISTS.iter().map(|of| of.name)));
         assert_eq!((&row("services")["key"], &row("services")["addsUp"]), (&json!(["proto", "port"]), &json!(true)));
         let nets = row("source_prefixes");
         assert_eq!(

@@ -25,9 +25,9 @@ mod tests {
         });
         let unique = UNIQUE.map(|name| (name.to_owned(), Vec::new(), views.unique.to_string()));
         let asked: Vec<(String, Vec<String>, String)> = of_views.chain(unique).collect();
-        let known = BUILT_IN.map(|one| {
+        let known = BUILT_IN.iter().map(|one| {
             (one.name.to_owned(), one.by.iter().map(|field| (*field).to_owned()).collect(), one.question.to_owned())
         });
-        assert_eq!(known.to_vec(), asked);
+        assert_eq!(known.collect::<Vec<_>>(), asked);
     }
 }

@@ -6,7 +6,7 @@ use std::{borrow::Cow, net::IpAddr};
 use serde_json::{Map, Value};
 use weir_config::view::Standard;
 
-use crate::{Beyond, Row, Spread, Sums, Top, TopDestination, TopFlow, TopPair, TopPrefix, TopService, TopSource};
+use crate::{Beyond, Row, Spread, Sums, Top, TopPrefix};
 
 /// The words in which screens describe a standard list.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub struct ListName {
 const OF_UNLISTED: &str = "what unlisted hosts have: without those in the lists of hosts";
 
 /// The lists that every report has, in the order of screens.
-pub const LISTS: [ListName; 10] = [
+pub const LISTS: &[ListName] = &[
     ListName {
         list: Standard::Sources,
         name: "sources",
@@ -114,23 +114,23 @@ pub const LISTS: [ListName; 10] = [
 /// Returns the words for a list. One that is not in [`LISTS`] has its name in the configuration.
 pub fn name_of(list: Standard) -> ListName {
     let unnamed = || ListName { list, name: list.name(), title: list.name(), counted: None, about: "", note: None };
-    LISTS.into_iter().find(|of| of.list == list).unwrap_or_else(unnamed)
+    LISTS.iter().find(|of| of.list == list).copied().unwrap_or_else(unnamed)
 }
 
 /// Calls a macro with all lists of [`Top`] that windows and routers can add up: the standard view, the field, the type
-/// of its rows, and the fields of a key.
+/// of its rows, what a row is called, and the fields of its key.
+#[macro_export]
 macro_rules! standard_lists {
     ($with:ident) => {
         $with! {
-            Flows flows TopFlow: src_ip, dst_ip, src_port, dst_port, proto;
-            Sources sources TopSource: src_ip;
-            Destinations destinations TopDestination: dst_ip;
-            Pairs pairs TopPair: src_ip, dst_ip;
-            Services services TopService: proto, port;
+            Flows flows TopFlow "flow": src_ip, dst_ip, src_port, dst_port, proto;
+            Sources sources TopSource "source address": src_ip;
+            Destinations destinations TopDestination "destination address": dst_ip;
+            Pairs pairs TopPair "pair of addresses": src_ip, dst_ip;
+            Services services TopService "service": proto, port;
         }
     };
 }
-pub(crate) use standard_lists;
 
 /// A list of a report.
 #[derive(Clone, Debug)]
@@ -236,11 +236,11 @@ impl InKey for Cow<'static, str> {
 }
 
 macro_rules! in_one_form {
-    ($($list:ident $rows:ident $row:ident: $($field:ident),*;)*) => {
+    ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {
         /// The fields of the keys of each list that can be added up.
         pub const FIELDS: &[(Standard, &[&str])] = &[$((Standard::$list, &[$(stringify!($field)),*])),*];
 
-        $(impl $row {
+        $(impl crate::$row {
             /// The row in the form of all lists.
             pub fn in_list(&self) -> ListRow<'_> {
                 let key = Key { $($field: Some(self.$field.in_key()),)* ..Key::default() };
@@ -265,7 +265,7 @@ macro_rules! in_one_form {
                     $(Standard::$list => Some(List {
                         list,
                         unlisted: self.unlisted.$rows,
-                        rows: self.$rows.iter().map($row::in_list).collect(),
+                        rows: self.$rows.iter().map(crate::$row::in_list).collect(),
                     }),)*
                     _ => None,
                 }

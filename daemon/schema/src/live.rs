@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_config::view::Standard;
 
-use super::{Length, NewFlows, Row, Top, Totals, Unique, View, Window, instant, lists::standard_lists};
+use super::{Length, NewFlows, Row, Top, Totals, Unique, View, Window, instant, standard_lists};
 
 /// The schema that these structs serialise to.
 pub const LIVE_SCHEMA: &str = "weir.live/1";
@@ -83,7 +83,7 @@ impl Live {
 fn keep_list(top: &mut Top, name: &str) -> Vec<String> {
     let mut names = Vec::new();
     macro_rules! keep_one {
-        ($($list:ident $rows:ident $row:ident: $($field:ident),*;)*) => {$(
+        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {$(
             if Standard::$list.name() != name {
                 top.$rows.clear();
             }

@@ -29,7 +29,7 @@ use self::{
 };
 use super::{
     Bounds, Distinct, Interface, NewFlows, Observer, Report, Tally, Top, Totals, TotalsBounds, Unique, View, Window,
-    instant, lists::standard_lists,
+    instant, standard_lists,
 };
 
 /// Maximum number of reports that are kept for a union.
@@ -260,7 +260,7 @@ impl Union {
         for top in [&mut self.top, &mut self.top_by_packets] {
             let by_packets = top.by == "packets";
             macro_rules! cut_each {
-                ($($list:ident $rows:ident $row:ident: $($field:ident),*;)*) => {
+                ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {
                     $(cut(&mut top.$rows, &mut top.unlisted.$rows, rows, by_packets);)*
                 };
             }
@@ -425,7 +425,7 @@ fn top(parts: &[Union], of: impl Fn(&Union) -> &Top) -> Top {
         ..Top::default()
     };
     macro_rules! join_each {
-        ($($list:ident $rows:ident $row:ident: $($field:ident),*;)*) => {
+        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {
             $((joined.$rows, joined.unlisted.$rows) = list(&tops, order, |top| (&top.$rows, top.unlisted.$rows));)*
         };
     }

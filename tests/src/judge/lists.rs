@@ -1,16 +1,15 @@
 //! Rows of lists and their totals.
 
 use serde_json::Value;
+use weir_schema::lists;
 
 use super::{Faults, Range, Sums, Whole, account, judge_keys, list};
-
-/// Lists in which each packet is in one row only.
-const DISJOINT: [&str; 5] = ["flows", "sources", "destinations", "pairs", "services"];
 
 pub(super) fn judge(report: &Value, whole: &Whole, faults: &mut Faults) {
     for name in ["top", "top_by_packets"] {
         let top = &report[name];
-        for list_name in DISJOINT {
+        // Each packet is in one row only of a list that can be added up.
+        for list_name in lists::FIELDS.iter().map(|(list, _)| list.name()) {
             let place = format!(".{name}.{list_name}");
             sums(&place, list(&top[list_name]), whole.once, Kind::Disjoint, faults);
             ordered(&place, list(&top[list_name]), top["by"].as_str().unwrap_or_default(), report, faults);

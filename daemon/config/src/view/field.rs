@@ -3,7 +3,7 @@
 //! [`FIELDS`] has a row for each field, and everything that depends on a field derives from its row: keys, conditions,
 //! queries, messages and fingerprints. Only `weir_measure::fields` reads fields from records.
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use serde_json::{Value, json};
 use weir_common::flow::{Address, FlowKey};
@@ -13,8 +13,8 @@ use super::{
     values::{self, ECN, TCP_FLAGS, named},
 };
 use crate::{
-    interface::Way,
-    names::{Facts, Scope, dscp::dscp_number, protocol::protocol_name},
+    interface::{Directions, Way},
+    names::{Facts, Geo, Networks, Scope, dscp::dscp_number, protocol::protocol_name},
 };
 
 /// A field of a record.
@@ -188,8 +188,8 @@ pub enum Comparison {
     Direction,
 }
 
-/// The defaults of a row of the table.
-const PLAIN: FieldRow = FieldRow {
+/// The defaults of a field that is the same in all records of a flow.
+const OF_FLOWS: FieldRow = FieldRow {
     field: Field::Proto,
     name: "",
     width: Width::None,
@@ -203,12 +203,18 @@ const PLAIN: FieldRow = FieldRow {
     either: None,
 };
 
-const ADDRESS: FieldRow = FieldRow { width: Width::Address, condition: Comparison::Prefixes, ..PLAIN };
+/// The defaults of a field that may differ in packets of one flow.
+const OF_PACKETS: FieldRow = FieldRow { differs: Differs::Packets, ..OF_FLOWS };
+
+/// The defaults of a field that differs between interfaces.
+const OF_INTERFACES: FieldRow = FieldRow { differs: Differs::Interfaces, ..OF_FLOWS };
+
+const ADDRESS: FieldRow = FieldRow { width: Width::Address, condition: Comparison::Prefixes, ..OF_FLOWS };
 
 const PORT: FieldRow = FieldRow {
     width: Width::Bits(16),
     condition: Comparison::Ranges { most: u16::MAX as u32, what: "port", read: values::number },
-    ..PLAIN
+    ..OF_FLOWS
 };
 
 const NETWORK: FieldRow = FieldRow {
@@ -218,7 +224,7 @@ const NETWORK: FieldRow = FieldRow {
     reads: Some(|text, facts| facts.networks.id(text).map(u64::from)),
     example: ": write the name of a network of the configuration",
     condition: Comparison::Networks,
-    ..PLAIN
+    ..OF_FLOWS
 };
 
 const SYSTEM: FieldRow = FieldRow {
@@ -229,7 +235,7 @@ const SYSTEM: FieldRow = FieldRow {
         what: "number of an autonomous system",
         read: values::autonomous_system,
     },
-    ..PLAIN
+    ..OF_FLOWS
 };
 
 const COUNTRY: FieldRow = FieldRow {
@@ -240,7 +246,7 @@ const COUNTRY: FieldRow = FieldRow {
     reads: Some(|text, _| values::two_letters(text).map(u64::from)),
     example: ": two letters, as DE",
     condition: Comparison::Countries,
-    ..PLAIN
+    ..OF_FLOWS
 };
 
 /// A row for each field, in the order of messages.
@@ -262,7 +268,7 @@ pub static FIELDS: &[FieldRow] = &[
         width: Width::Bits(8),
         shows: |number, _| json!(protocol_name(number as u8)),
         condition: Comparison::Numbers { what: "protocol such as tcp, udp, icmp or 47", read: values::protocol },
-        ..PLAIN
+        ..OF_FLOWS
     },
     FieldRow {
         field: Field::IpVersion,
@@ -271,77 +277,70 @@ pub static FIELDS: &[FieldRow] = &[
         shows: |number, _| json!(if number == 0 { 4 } else { 6 }),
         example: ": 4 or 6",
         condition: Comparison::Numbers { what: "IP version: 4 or 6", read: |text| named(text, &[("4", 0), ("6", 1)]) },
-        ..PLAIN
+        ..OF_FLOWS
     },
     FieldRow {
         field: Field::Fragment,
         name: "fragment",
         width: Width::Bits(1),
-        differs: Differs::Packets,
         shows: |number, _| json!(number != 0),
         example: ": true or false",
         condition: Comparison::Numbers {
             what: "answer: true or false",
             read: |text| text.parse().ok().map(bool::into),
         },
-        ..PLAIN
+        ..OF_PACKETS
     },
     FieldRow {
         field: Field::Interface,
         name: "interface",
         width: Width::Slots,
-        differs: Differs::Interfaces,
         condition: Comparison::Interfaces,
-        ..PLAIN
+        ..OF_INTERFACES
     },
     FieldRow {
         field: Field::Direction,
         name: "direction",
         width: Width::Bits(2),
-        differs: Differs::Interfaces,
         zero_is_unknown: true,
         shows: |number, _| json!(Way::of_number(number).map(Way::name)),
         reads: Some(|text, _| values::direction(text)),
         example: ": ingress or egress",
         condition: Comparison::Direction,
-        ..PLAIN
+        ..OF_INTERFACES
     },
     FieldRow {
         field: Field::Vlan,
         name: "vlan",
         width: Width::Bits(12),
-        differs: Differs::Packets,
         condition: Comparison::Ranges { most: 4095, what: "VLAN", read: values::number },
-        ..PLAIN
+        ..OF_PACKETS
     },
     FieldRow {
         field: Field::Dscp,
         name: "dscp",
         width: Width::Bits(6),
-        differs: Differs::Packets,
         condition: Comparison::Numbers {
             what: "code point: 0 to 63, or a name such as ef, af41, cs6",
             read: |text| dscp_number(text).or_else(|| values::number(text).filter(|number| *number < 64)),
         },
-        ..PLAIN
+        ..OF_PACKETS
     },
     FieldRow {
         field: Field::Ecn,
         name: "ecn",
         width: Width::Bits(2),
-        differs: Differs::Packets,
         reads: Some(|text, _| {
             let number = named(&text.to_ascii_lowercase(), &ECN);
             number.or_else(|| values::number(text).filter(|number| *number < 4)).map(u64::from)
         }),
         condition: Comparison::Numbers { what: "value: not-ect, ect0, ect1 or ce", read: |text| named(text, &ECN) },
-        ..PLAIN
+        ..OF_PACKETS
     },
     FieldRow {
         field: Field::TcpFlags,
         name: "tcp_flags",
         width: Width::Bits(8),
-        differs: Differs::Packets,
         shows: |number, _| json!(values::flag_letters(number as u8)),
         reads: Some(|text, _| values::flags(text).map(u64::from)),
         example: ": write the letters of the flags, as SA for SYN and ACK",
@@ -349,7 +348,7 @@ pub static FIELDS: &[FieldRow] = &[
             what: "TCP flag: fin, syn, rst, psh, ack, urg, ece or cwr",
             read: |text| TCP_FLAGS.iter().position(|(name, _)| *name == text).map(|bit| bit as u8),
         },
-        ..PLAIN
+        ..OF_PACKETS
     },
     FieldRow { field: Field::Net(Side::Src), name: "src_net", width: Width::Bits(8), ..NETWORK },
     FieldRow { field: Field::Net(Side::Dst), name: "dst_net", width: Width::Bits(8), ..NETWORK },
@@ -371,7 +370,7 @@ pub static FIELDS: &[FieldRow] = &[
         shows: |number, _| json!(Scope::ALL[number as usize % Scope::ALL.len()].name()),
         example: ": in, out, transit or internal",
         condition: Comparison::Numbers { what: "scope: in, out, transit or internal", read: values::scope },
-        ..PLAIN
+        ..OF_FLOWS
     },
 ];
 
@@ -397,6 +396,38 @@ impl FieldRow {
             (None, Comparison::Ranges { most, read, .. }) => read(text).filter(|number| *number <= most).map(u64::from),
             (None, _) => None,
         }
+    }
+}
+
+impl FieldRow {
+    /// The row of a field with this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        FIELDS.iter().find(|row| row.name == name)
+    }
+
+    /// A value as rows show it, from one that a person wrote. Values that need the names of a configuration stay as
+    /// they are.
+    ///
+    /// # Errors
+    ///
+    /// A description of what was expected.
+    pub fn as_shown(&self, written: &str) -> Result<String, String> {
+        if self.width == Width::Address {
+            let address: IpAddr =
+                written.parse().map_err(|_| "is not an address, such as 192.0.2.7 or 2001:db8::7".to_owned())?;
+            return Ok(address.to_string());
+        }
+        let what = match (self.reads, self.condition) {
+            (None, Comparison::Ranges { what, .. } | Comparison::Numbers { what, .. }) if self.source.is_none() => what,
+            _ => return Ok(written.to_owned()),
+        };
+        let (networks, geo, directions) = (Networks::new(&[]), Geo::default(), Directions::default());
+        let facts = Facts { networks: &networks, geo: &geo, directions: &directions };
+        let number = self.parse(written, facts).ok_or_else(|| format!("is not a valid {what}"))?;
+        Ok(match self.show(number, facts) {
+            Value::String(text) => text,
+            other => other.to_string(),
+        })
     }
 }
 

@@ -46,43 +46,73 @@ const TALKERS_WIDER: f64 = 20.0;
 /// takes only 2 KiB, which count some 800 values exactly.
 const DISTINCT_ERROR: f64 = 0.02;
 
+/// What a standard view asks.
+struct StandardRow {
+    standard: Standard,
+    /// The name in the configuration and in reports.
+    name: &'static str,
+    by: &'static [Field],
+    /// The fields whose different values are counted; `None` for packets and bytes.
+    distinct: Option<Field>,
+    /// Returns true if it has a table for each interface.
+    is_per_interface: bool,
+}
+
+/// A row for each standard view, in the order of the report, which is that of [`Standard`].
+const ROWS: &[StandardRow] = &[
+    StandardRow::of(Standard::Flows, "flows", &FLOW),
+    StandardRow::of(Standard::Sources, "sources", &[SRC_IP]),
+    StandardRow::of(Standard::Destinations, "destinations", &[DST_IP]),
+    StandardRow::of(Standard::Pairs, "pairs", &[SRC_IP, DST_IP]),
+    StandardRow::of(Standard::Services, "services", &[Field::Proto, Field::Port]),
+    StandardRow::of(Standard::SourcePrefixes, "source_prefixes", &[Field::Ip(Side::Src, Lengths::PREFIX)]),
+    StandardRow::of(Standard::DestinationPrefixes, "destination_prefixes", &[Field::Ip(Side::Dst, Lengths::PREFIX)]),
+    StandardRow::of(Standard::SourcesPerDestination, "sources_per_destination", &[DST_IP]).distinct(SRC_IP),
+    StandardRow::of(Standard::DestinationsPerSource, "destinations_per_source", &[SRC_IP]).distinct(DST_IP),
+    StandardRow::of(Standard::PortsPerSource, "ports_per_source", &[SRC_IP]).distinct(Field::DstPort),
+    StandardRow::of(Standard::IpVersions, "ip_versions", &[Field::IpVersion]).per_interface(),
+    StandardRow::of(Standard::Protocols, "protocols", &[Field::Proto]).per_interface(),
+    StandardRow::of(Standard::Dscp, "dscp", &[Field::Dscp]).per_interface(),
+    StandardRow::of(Standard::Talkers, "talkers", &[SRC_IP, DST_IP]).per_interface(),
+];
+
+const SRC_IP: Field = FLOW[0];
+const DST_IP: Field = FLOW[1];
+
+impl StandardRow {
+    /// A list of the largest keys by bytes and by packets.
+    const fn of(standard: Standard, name: &'static str, by: &'static [Field]) -> Self {
+        Self { standard, name, by, distinct: None, is_per_interface: false }
+    }
+
+    const fn distinct(self, values: Field) -> Self {
+        Self { distinct: Some(values), ..self }
+    }
+
+    const fn per_interface(self) -> Self {
+        Self { is_per_interface: true, ..self }
+    }
+}
+
 impl Standard {
     /// All standard views, in the order of the report.
-    pub const ALL: [Self; 14] = [
-        Self::Flows,
-        Self::Sources,
-        Self::Destinations,
-        Self::Pairs,
-        Self::Services,
-        Self::SourcePrefixes,
-        Self::DestinationPrefixes,
-        Self::SourcesPerDestination,
-        Self::DestinationsPerSource,
-        Self::PortsPerSource,
-        Self::IpVersions,
-        Self::Protocols,
-        Self::Dscp,
-        Self::Talkers,
-    ];
+    pub const ALL: [Self; ROWS.len()] = {
+        let mut all = [Self::Flows; ROWS.len()];
+        let mut nth = 0;
+        while nth < all.len() {
+            all[nth] = ROWS[nth].standard;
+            nth += 1;
+        }
+        all
+    };
+
+    const fn row(self) -> &'static StandardRow {
+        &ROWS[self as usize]
+    }
 
     /// Returns the name in the configuration and in reports.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Flows => "flows",
-            Self::Sources => "sources",
-            Self::Destinations => "destinations",
-            Self::Pairs => "pairs",
-            Self::Services => "services",
-            Self::SourcePrefixes => "source_prefixes",
-            Self::DestinationPrefixes => "destination_prefixes",
-            Self::SourcesPerDestination => "sources_per_destination",
-            Self::DestinationsPerSource => "destinations_per_source",
-            Self::PortsPerSource => "ports_per_source",
-            Self::IpVersions => "ip_versions",
-            Self::Protocols => "protocols",
-            Self::Dscp => "dscp",
-            Self::Talkers => "talkers",
-        }
+        self.row().name
     }
 
     /// The standard view of addresses on the same side, if this view is one of prefixes.
@@ -102,28 +132,13 @@ impl Standard {
     /// Returns true if it has a table for each interface. Such tables are among the views of the report; the other
     /// standard views have their own places in the report.
     pub const fn is_per_interface(self) -> bool {
-        matches!(self, Self::IpVersions | Self::Protocols | Self::Dscp | Self::Talkers)
+        self.row().is_per_interface
     }
 
     /// The view, with this error for bytes and packets, and with lists of this many rows.
     pub fn view(self, error: f64, top: usize) -> View {
-        let [src, dst, _, dst_port, _] = FLOW;
-        let (by, measure) = match self {
-            Self::Flows => (FLOW.to_vec(), Measure::Bytes),
-            Self::Sources => (vec![src], Measure::Bytes),
-            Self::Destinations => (vec![dst], Measure::Bytes),
-            Self::Pairs | Self::Talkers => (vec![src, dst], Measure::Bytes),
-            Self::Services => (vec![Field::Proto, Field::Port], Measure::Bytes),
-            Self::SourcePrefixes => (vec![Field::Ip(Side::Src, Lengths::PREFIX)], Measure::Bytes),
-            Self::DestinationPrefixes => (vec![Field::Ip(Side::Dst, Lengths::PREFIX)], Measure::Bytes),
-            Self::SourcesPerDestination => (vec![dst], Measure::Distinct(vec![src])),
-            Self::DestinationsPerSource => (vec![src], Measure::Distinct(vec![dst])),
-            Self::PortsPerSource => (vec![src], Measure::Distinct(vec![dst_port])),
-            Self::IpVersions => (vec![Field::IpVersion], Measure::Bytes),
-            Self::Protocols => (vec![Field::Proto], Measure::Bytes),
-            Self::Dscp => (vec![Field::Dscp], Measure::Bytes),
-        };
-        let per_interface = self.is_per_interface();
+        let StandardRow { standard: _, name, by, distinct, is_per_interface } = *self.row();
+        let measure = distinct.map_or(Measure::Bytes, |values| Measure::Distinct(vec![values]));
         let follows_top_error = measure.is_tally();
         let (error, top) = match self {
             Self::Talkers => (TALKERS_WIDER * error, top.min(TALKERS_MAX)),
@@ -131,12 +146,12 @@ impl Standard {
             _ => (DISTINCT_ERROR, top),
         };
         View {
-            name: self.name().to_owned(),
+            name: name.to_owned(),
             conditions: Vec::new(),
-            by,
+            by: by.to_vec(),
             measure,
             top,
-            per_interface,
+            per_interface: is_per_interface,
             error,
             follows_top_error,
             has_entropy: false,
@@ -147,5 +162,15 @@ impl Standard {
 impl Serialize for Standard {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_standard_view_has_the_row_at_its_place() {
+        assert!(Standard::ALL.iter().all(|standard| standard.row().standard == *standard));
     }
 }

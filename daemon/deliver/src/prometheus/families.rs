@@ -70,6 +70,7 @@ fn name_of(series: &Series, side: &Side) -> String {
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect_file;
     use std::collections::HashSet;
 
     use weir_schema::{Distinct, Report, series::table::TABLE};
@@ -125,7 +126,7 @@ mod tests {
         // A feature that other crates may switch on decides if the last digit is read exactly.
         latest.report.interfaces[0].kept = 0.9997;
         let text = write(Some(&latest), Format::OpenMetrics).replacen(version, "version=\"\"", 1);
-        assert_eq!(text, include_str!("../../tests/golden/prometheus.txt"), "\n{text}");
+        expect_file!["../../tests/golden/prometheus.txt"].assert_eq(&text);
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod rates;
 mod rows;
 mod sizes;
 
-use std::sync::Arc;
+use std::{borrow::Cow, net::IpAddr, sync::Arc};
 
 use jiff::Timestamp;
 use weir_common::{flow::FlowKey, ledger};
@@ -17,8 +17,8 @@ use weir_measure::{
 };
 use weir_schema::{
     Beyond, Bounds, Distinct, Estimate, Histograms, Interface, Ledger, NewFlows, Observer, Remembered, Report, SCHEMA,
-    SelfMetrics, Sketches, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopDestination, TopFlow, TopPair, TopPrefix,
-    TopService, TopSource, TopUnlisted, Totals, TotalsBounds, Unique, Window, protocol_name,
+    SelfMetrics, Sketches, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopPrefix, TopUnlisted, Totals, TotalsBounds,
+    Unique, Window, protocol_name, standard_lists,
 };
 use weir_sketch::hyperloglog::CONFIDENCE;
 
@@ -261,7 +261,7 @@ fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: 
             views.standard(standard).and_then(|nth| Some((&views.questions[nth].by, answers.get(nth)?.ranking()?)));
         let row = |(rank, ranked): (u32, &Ranked<ViewKey>), of: &By| {
             let [packets, bytes] = estimates(ranked);
-            (rank, of.flow(&ranked.key), packets, bytes)
+            (rank, RowKey(of.flow(&ranked.key)), packets, bytes)
         };
         let rows = ranking.map(|(of, ranking)| {
             let rows = if by == "bytes" { &ranking.by_bytes } else { &ranking.by_packets };
@@ -269,52 +269,56 @@ fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: 
         });
         rows.unwrap_or_default().into_iter()
     };
-    let flow = |(rank, key, packets, bytes): (u32, FlowKey, Estimate, Estimate)| TopFlow {
-        rank,
-        src_ip: key.src_ip(),
-        dst_ip: key.dst_ip(),
-        src_port: key.src_port(),
-        dst_port: key.dst_port(),
-        proto: protocol_name(key.proto()),
-        packets,
-        bytes,
-    };
     let unlisted = |standard: Standard| {
         let unlisted = answers.get(views.standard(standard)?)?.ranking()?.unlisted?;
         Some(if by == "bytes" { unlisted.bytes } else { unlisted.packets })
     };
-    Top {
-        by: by.to_owned(),
-        unlisted: TopUnlisted {
-            flows: unlisted(Standard::Flows),
-            sources: unlisted(Standard::Sources),
-            destinations: unlisted(Standard::Destinations),
-            pairs: unlisted(Standard::Pairs),
-            services: unlisted(Standard::Services),
-        },
-        sampling,
-        confidence,
-        flows: rows(Standard::Flows).map(flow).collect(),
-        sources: rows(Standard::Sources)
-            .map(|(rank, key, packets, bytes)| TopSource { rank, src_ip: key.src_ip(), packets, bytes })
-            .collect(),
-        destinations: rows(Standard::Destinations)
-            .map(|(rank, key, packets, bytes)| TopDestination { rank, dst_ip: key.dst_ip(), packets, bytes })
-            .collect(),
-        pairs: rows(Standard::Pairs)
-            .map(|(rank, key, packets, bytes)| {
-                let (src_ip, dst_ip) = (key.src_ip(), key.dst_ip());
-                TopPair { rank, src_ip, dst_ip, packets, bytes }
-            })
-            .collect(),
-        services: rows(Standard::Services)
-            .map(|(rank, key, packets, bytes)| {
-                let (proto, port) = (protocol_name(key.proto()), key.port());
-                TopService { rank, proto, port, packets, bytes }
-            })
-            .collect(),
-        source_prefixes: prefixes(views, answers, Standard::SourcePrefixes, by),
-        destination_prefixes: prefixes(views, answers, Standard::DestinationPrefixes, by),
+    macro_rules! filled {
+        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {
+            Top {
+                by: by.to_owned(),
+                unlisted: TopUnlisted { $($rows: unlisted(Standard::$list)),* },
+                sampling,
+                confidence,
+                $($rows: rows(Standard::$list)
+                    .map(|(rank, key, packets, bytes)| {
+                        weir_schema::$row { rank, $($field: key.$field(),)* packets, bytes }
+                    })
+                    .collect(),)*
+                source_prefixes: prefixes(views, answers, Standard::SourcePrefixes, by),
+                destination_prefixes: prefixes(views, answers, Standard::DestinationPrefixes, by),
+            }
+        };
+    }
+    standard_lists!(filled)
+}
+
+/// The fields of a key as the rows of lists have them.
+struct RowKey(FlowKey);
+
+impl RowKey {
+    fn src_ip(&self) -> IpAddr {
+        self.0.src_ip()
+    }
+
+    fn dst_ip(&self) -> IpAddr {
+        self.0.dst_ip()
+    }
+
+    fn src_port(&self) -> u16 {
+        self.0.src_port()
+    }
+
+    fn dst_port(&self) -> u16 {
+        self.0.dst_port()
+    }
+
+    fn port(&self) -> u16 {
+        self.0.port()
+    }
+
+    fn proto(&self) -> Cow<'static, str> {
+        protocol_name(self.0.proto())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests how rules judge reports: numbers, bounds, evidence.
 
+use expect_test::expect_file;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -140,7 +141,7 @@ fn rules_read_the_same_numbers_from_the_golden_report() {
             });
         }
     }
-    assert_eq!(text, include_str!("../../tests/golden/rules.txt"), "\n{text}");
+    expect_file!["../../tests/golden/rules.txt"].assert_eq(&text);
 }
 
 fn row(value: u64, lower: u64, upper: u64) -> Report {

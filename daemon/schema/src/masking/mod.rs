@@ -15,7 +15,7 @@ use weir_config::{Addresses, view::Field};
 use self::rows::MaskedRows;
 use crate::{
     Alert, Bounds, Estimate, Interface, Live, Report, Row, Sketches, Spread, Sums, Top, TopPrefix, Totals, View,
-    ViewTable, lists::standard_lists,
+    ViewTable, standard_lists,
 };
 
 impl Report {
@@ -127,7 +127,7 @@ impl Mask {
         let Self { addresses, most } = self;
         let by_packets = top.by == "packets";
         macro_rules! mask_lists {
-            ($($list:ident $rows:ident $row:ident: $($field:ident),*;)*) => {$(
+            ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {$(
                 let order: fn(&_) -> u64 = if by_packets {
                     |row: &crate::$row| row.packets.value
                 } else {

@@ -15,9 +15,7 @@ use std::{
 use weir_config::Addresses;
 
 use super::MaskedValue as _;
-use crate::{
-    Estimate, Evidence, Row, TopDestination, TopFlow, TopPair, TopPrefix, TopService, TopSource, lists::standard_lists,
-};
+use crate::{Estimate, Evidence, Row, TopPrefix, standard_lists};
 
 /// A row of a list.
 pub(super) trait MaskedRow {
@@ -158,8 +156,8 @@ fn both(one: &mut Option<Estimate>, other: Option<Estimate>, change: fn(&mut Est
 }
 
 macro_rules! masked_rows {
-    ($($list:ident $rows:ident $row:ident: $($field:ident),*;)*) => {$(
-        impl MaskedRow for $row {
+    ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {$(
+        impl MaskedRow for crate::$row {
             fn mask(&mut self, addresses: Addresses) -> bool {
                 [$(self.$field.mask(addresses)),*].contains(&true)
             }

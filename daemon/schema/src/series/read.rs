@@ -7,7 +7,7 @@ use weir_config::view::Standard;
 use super::point::{Keyed, Label, Labels, Owner, Point, Reading, Scalar};
 use crate::{
     Beyond, Entropy, Estimate, Histogram, Interface, InterfaceRates, InterfaceUsage, Ledger, Report, Row, SinkMetrics,
-    Sums, Tally, Top, View, lists::standard_lists,
+    Sums, Tally, Top, View, standard_lists,
 };
 
 /// A function that reads the points of a series.
@@ -331,7 +331,7 @@ pub(super) fn normalized(entropy: &Entropy) -> Reading {
 /// The rows of the standard lists in one order.
 pub(super) fn top<'r>(top: &'r Top, of: fn(&Sums) -> Estimate, points: &mut Points<'r>) {
     macro_rules! put_each {
-        ($($list:ident $rows:ident $row:ident: $($field:ident),*;)*) => {
+        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {
             $(for row in &top.$rows {
                 points.put_row(Standard::$list, row, of(&Sums { packets: row.packets, bytes: row.bytes }));
             })*

@@ -450,6 +450,7 @@ mod tests {
         words::{ALIAS_MAX, service},
         *,
     };
+    use expect_test::expect_file;
 
     fn golden() -> Report {
         serde_json::from_str(include_str!("../../tests/golden/report.json")).unwrap()
@@ -464,7 +465,7 @@ mod tests {
     #[test]
     fn the_golden_report_has_its_golden_tables() {
         let text = tables(&golden(), Style::default());
-        assert_eq!(text, include_str!("../../tests/golden/report.txt"), "\n{text}");
+        expect_file!["../../tests/golden/report.txt"].assert_eq(&text);
     }
 
     fn overview(report: &Report, width: usize, lines: Option<usize>) -> String {
@@ -566,9 +567,9 @@ mod tests {
         quiet.interfaces.truncate(1);
         quiet.window.clock_step_seconds = None;
         let small = overview(&quiet, 80, Some(24));
-        assert_eq!(small, include_str!("../../tests/golden/overview-80x24.txt"), "\n{small}");
+        expect_file!["../../tests/golden/overview-80x24.txt"].assert_eq(&small);
         let large = overview(&golden(), 120, Some(50));
-        assert_eq!(large, include_str!("../../tests/golden/overview-120x50.txt"), "\n{large}");
+        expect_file!["../../tests/golden/overview-120x50.txt"].assert_eq(&large);
     }
 
     #[test]

@@ -8,8 +8,9 @@
 use std::{cmp::Reverse, collections::HashMap, hash::Hash};
 
 use crate::{
-    Estimate, Row, Sums, Tally, TopDestination, TopFlow, TopPair, TopService, TopSource,
-    lists::{Key, ListRow, standard_lists},
+    Estimate, Row, Sums, Tally,
+    lists::{Key, ListRow},
+    standard_lists,
 };
 
 /// A row of any list.
@@ -44,14 +45,14 @@ impl Counts {
 }
 
 macro_rules! entries {
-    ($($list:ident $rows:ident $row:ident: $($field:ident),*;)*) => {$(
-        impl Counted for $row {
+    ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {$(
+        impl Counted for crate::$row {
             fn counts(&self) -> Option<Counts> {
                 Some(Counts { packets: self.packets, bytes: self.bytes })
             }
         }
 
-        impl Entry for $row {
+        impl Entry for crate::$row {
             type Key<'r> = Key<'r>;
 
             fn key(&self) -> Key<'_> {

@@ -1,12 +1,7 @@
 //! Answers for one key from a union of reports.
 
-use std::net::IpAddr;
-
 use serde_json::Value;
-use weir_config::{
-    Addresses,
-    names::protocol::{protocol_name, protocol_number},
-};
+use weir_config::{Addresses, view::field::FieldRow};
 
 use super::{
     Union,
@@ -60,7 +55,9 @@ impl ListKey {
         let mut fields = Vec::new();
         for part in key.split(',') {
             let (name, value) = part.split_once('=').ok_or_else(|| format!("{part:?} is not FIELD=VALUE"))?;
-            fields.push((name.to_owned(), in_rows(name, value).map_err(|why| format!("{name}: {value:?} {why}"))?));
+            // Names such as `src_ip/24` are not in the table: their values are written as in the rows.
+            let shown = FieldRow::named(name).map_or_else(|| Ok(value.to_owned()), |row| row.as_shown(value));
+            fields.push((name.to_owned(), shown.map_err(|why| format!("{name}: {value:?} {why}"))?));
         }
         let key = Self { view: view.map(str::to_owned), fields };
         let names: Vec<&str> = key.fields.iter().map(|(name, _)| name.as_str()).collect();
@@ -113,24 +110,6 @@ impl ListKey {
         };
         row.key.len() == self.fields.len() && row.key.iter().all(is_same)
     }
-}
-
-/// The value of a field as the rows of lists have it.
-fn in_rows(name: &str, value: &str) -> Result<String, &'static str> {
-    Ok(match name {
-        "src_ip" | "dst_ip" | "host" => {
-            let address: IpAddr = value.parse().map_err(|_| "is not an address, such as 192.0.2.7 or 2001:db8::7")?;
-            address.to_string()
-        }
-        "src_port" | "dst_port" | "port" => {
-            value.parse::<u16>().map_err(|_| "is not a port, which is a number from 0 to 65535")?.to_string()
-        }
-        "proto" => {
-            let number = value.parse().ok().or_else(|| protocol_number(&value.to_ascii_lowercase()));
-            protocol_name(number.ok_or("is not a protocol, such as tcp or 47")?).into_owned()
-        }
-        _ => value.to_owned(),
-    })
 }
 
 impl Union {
@@ -207,11 +186,11 @@ mod tests {
             ("src_ip=192.0.2.300", "src_ip: \"192.0.2.300\" is not an address"),
             ("src_ip=192.0.2.0/24", "src_ip: \"192.0.2.0/24\" is not an address"),
             ("src_ip=192.0.2.1,dst_ip=", "dst_ip: \"\" is not an address"),
-            ("proto=udp,port=65536", "port: \"65536\" is not a port"),
-            ("proto=udp,port=-1", "port: \"-1\" is not a port"),
-            ("proto=udp,port=dns", "port: \"dns\" is not a port"),
-            ("proto=tpc,port=53", "proto: \"tpc\" is not a protocol"),
-            ("proto=256,port=0", "proto: \"256\" is not a protocol"),
+            ("proto=udp,port=65536", "port: \"65536\" is not a valid port"),
+            ("proto=udp,port=-1", "port: \"-1\" is not a valid port"),
+            ("proto=udp,port=dns", "port: \"dns\" is not a valid port"),
+            ("proto=tpc,port=53", "proto: \"tpc\" is not a valid protocol such as"),
+            ("proto=256,port=0", "proto: \"256\" is not a valid protocol such as"),
             ("port=53", "no list has rows by port"),
             ("src_ip=192.0.2.1,src_ip=192.0.2.2", "no list has rows by src_ip, src_ip"),
         ] {
@@ -233,5 +212,7 @@ mod tests {
         ] {
             assert_eq!(parse(one), parse(other), "{one}");
         }
+        let of_view = |key: &str| ListKey::parse(key, Some("mine")).unwrap();
+        assert_eq!(of_view("dscp=EF"), of_view("dscp=46"));
     }
 }

@@ -1,8 +1,7 @@
-//! Compares the screen with the pictures in `tests/golden/`. `WEIR_PICTURES=1` writes the pictures anew; check them
+//! Compares the screen with the pictures in `tests/golden/`. `UPDATE_EXPECT=1` writes the pictures anew; check them
 //! then.
 
-use std::{env, fs, path::Path};
-
+use expect_test::expect_file;
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use serde_json::json;
 use weir_schema::{
@@ -86,26 +85,16 @@ fn busy() -> Screen {
     screen
 }
 
-/// Checks that the text equals the picture with this name.
-fn is_as_in(picture: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(picture);
-    if env::var_os("WEIR_PICTURES").is_some() {
-        fs::write(&path, text).unwrap();
-    }
-    let golden = fs::read_to_string(&path).unwrap_or_default();
-    assert!(golden == text, "{} has\n{golden}\nbut it is\n{text}", path.display());
-}
-
 #[test]
 fn the_screen_is_complete_in_80_columns_and_better_in_160() {
     let mut screen = busy();
-    is_as_in("sources-80x24.txt", &text(&mut screen, (80, 24)));
-    is_as_in("sources-160x50.txt", &text(&mut screen, (160, 50)));
+    expect_file!["../../tests/golden/sources-80x24.txt"].assert_eq(&text(&mut screen, (80, 24)));
+    expect_file!["../../tests/golden/sources-160x50.txt"].assert_eq(&text(&mut screen, (160, 50)));
     press(&mut screen, "4↓");
-    is_as_in("flows-80x24.txt", &text(&mut screen, (80, 24)));
-    is_as_in("flows-160x50.txt", &text(&mut screen, (160, 50)));
+    expect_file!["../../tests/golden/flows-80x24.txt"].assert_eq(&text(&mut screen, (80, 24)));
+    expect_file!["../../tests/golden/flows-160x50.txt"].assert_eq(&text(&mut screen, (160, 50)));
     press(&mut screen, "?");
-    is_as_in("help-80x24.txt", &text(&mut screen, (80, 24)));
+    expect_file!["../../tests/golden/help-80x24.txt"].assert_eq(&text(&mut screen, (80, 24)));
     assert_eq!(text(&mut screen, (80, 24)), text(&mut screen, (160, 24)), "no line of the help is cut");
 }
 
@@ -162,7 +151,7 @@ fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
         rows: Ok(rows),
         seconds: Length::new(10.0),
     }));
-    is_as_in("detail-80x24.txt", &text(&mut screen, (80, 24)));
+    expect_file!["../../tests/golden/detail-80x24.txt"].assert_eq(&text(&mut screen, (80, 24)));
     // Nothing of a key is cut, and the port has a line of its own if need be.
     for columns in [40, 60, 80, 100] {
         let shown = text(&mut screen, (columns, 60));
@@ -218,9 +207,9 @@ fn passed() -> Screen {
 
 #[test]
 fn a_time_that_has_passed_is_shown_as_such() {
-    is_as_in("past-80x24.txt", &text(&mut passed(), (80, 24)));
-    is_as_in("past-100x30.txt", &text(&mut passed(), (100, 30)));
-    is_as_in("past-160x50.txt", &text(&mut passed(), (160, 50)));
+    expect_file!["../../tests/golden/past-80x24.txt"].assert_eq(&text(&mut passed(), (80, 24)));
+    expect_file!["../../tests/golden/past-100x30.txt"].assert_eq(&text(&mut passed(), (100, 30)));
+    expect_file!["../../tests/golden/past-160x50.txt"].assert_eq(&text(&mut passed(), (160, 50)));
     let mut gap = past();
     let (start, end) = (gap.union.window.start, gap.union.window.end);
     gap.union.missing = vec![Gap { start, end }];
@@ -296,7 +285,7 @@ fn a_span_has_the_amount_beside_the_rate_and_a_bound_in_one_direction_in_80_colu
         ("255.255.255.255", 249_900_000, 99_975_000),
         ("10.0.0.9", 5, 0),
     ]);
-    is_as_in("span-80x24.txt", &text(&mut screen, (80, 24)));
+    expect_file!["../../tests/golden/span-80x24.txt"].assert_eq(&text(&mut screen, (80, 24)));
 }
 
 #[test]
@@ -410,8 +399,8 @@ fn the_last_hour_of_a_row_says_where_it_is_not_in_the_list() {
     let asked = text(&mut screen, (80, 24));
     assert!(asked.contains("asking the history"), "{asked}");
     screen.take(Update::PastOfKey("src_ip=192.0.2.1".to_owned(), Ok(Box::new(hour()))));
-    is_as_in("hour-80x24.txt", &text(&mut screen, (80, 24)));
-    is_as_in("hour-100x30.txt", &text(&mut screen, (100, 30)));
+    expect_file!["../../tests/golden/hour-80x24.txt"].assert_eq(&text(&mut screen, (80, 24)));
+    expect_file!["../../tests/golden/hour-100x30.txt"].assert_eq(&text(&mut screen, (100, 30)));
     let shown = text(&mut screen, (160, 50));
     for part in ["no data", "not in the list then: at most 10.0 Mbit/s", "in the list in 40 of 60 windows"] {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
@@ -564,7 +553,7 @@ fn the_open_window_is_shown_and_named_once_it_is_a_second_old() {
     let before = text(&mut screen, (80, 24));
     assert!(before.contains("08:00:00 – 08:00:10 UTC  3 s ago") && before.contains("192.0.2.1 "), "{before}");
     screen.take(Update::Live(Box::new(live(3.0))));
-    is_as_in("open-80x24.txt", &text(&mut screen, (80, 24)));
+    expect_file!["../../tests/golden/open-80x24.txt"].assert_eq(&text(&mut screen, (80, 24)));
     press(&mut screen, "6");
     let nets = text(&mut screen, (80, 24));
     assert!(nets.contains("08:00:00 – 08:00:10 UTC  3 s ago"), "these lists come with the report:\n{nets}");

@@ -1,5 +1,6 @@
 //! Compares the decoded request with the report itself.
 
+use expect_test::expect_file;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Read,
@@ -349,7 +350,7 @@ fn the_golden_report_is_exported_as_it_was() {
         lines.sort();
         text.extend(lines);
     }
-    assert_eq!(text, include_str!("../../../tests/golden/otlp.txt"), "\n{text}");
+    expect_file!["../../../tests/golden/otlp.txt"].assert_eq(&text);
 }
 
 #[test]
