@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use weir_config::Addresses;
 use weir_schema::Tally;
-use weir_system::plain_file;
+use weir_system::{folder::free_bytes, plain_file};
 
 use crate::{
     block::{Block, MAGIC, NoBlock},
@@ -195,7 +195,7 @@ impl Archive {
         }
         for block in blocks {
             let mut written = self.write(block);
-            while matches!(&written, Err(error) if error.kind() == io::ErrorKind::StorageFull) && self.drop_oldest() {
+            while is_full(&written) && self.make_room_for(block) {
                 written = self.write(block);
             }
             let is_written = written.is_ok();
@@ -210,8 +210,7 @@ impl Archive {
     fn write(&mut self, block: &Block) -> io::Result<()> {
         let (bytes, kept) = (block.to_bytes(&self.observer), block.kept(|_, _| true));
         let filter = Filter::of(&kept).map(|filter| filter.to_bytes()).unwrap_or_default();
-        let room = (self.limits.bytes / SEGMENTS_MIN).min(SEGMENT_MAX);
-        let day = |time: Timestamp| time.as_second().div_euclid(DAY);
+        let room = self.segment_max();
         let fits = |segment: &&Segment| {
             let is_same_day = day(segment.start) == day(block.start);
             is_same_day && segment.append_at.is_some() && segment.bytes + bytes.len() as u64 <= room
@@ -231,6 +230,20 @@ impl Archive {
             None => self.segments.push_back(Segment::new(name, &entry, more)),
         }
         Ok(())
+    }
+
+    /// The most that a segment may have. Where a disk has less room than the limit, segments are smaller, so that a
+    /// small part of the past can go when it is full.
+    fn segment_max(&self) -> u64 {
+        let on_disk = free_bytes(&self.folder).map_or(u64::MAX, |free| free.saturating_add(self.bytes()));
+        (self.limits.bytes.min(on_disk) / SEGMENTS_MIN).min(SEGMENT_MAX)
+    }
+
+    /// Removes the oldest segment, because the disk is full. The only one stays until its day is over: it is worth more
+    /// than a block.
+    fn make_room_for(&mut self, block: &Block) -> bool {
+        let is_over = self.segments.back().is_some_and(|last| day(last.start) != day(block.start));
+        self.drop_oldest(if is_over { 0 } else { 1 })
     }
 
     /// The blocks with windows of these numbers that touch this time, the oldest first, each with its segment.
@@ -378,19 +391,19 @@ impl Archive {
         if self.is_read_only {
             return;
         }
-        while self.bytes() > self.limits.bytes && self.drop_oldest() {}
+        while self.bytes() > self.limits.bytes && self.drop_oldest(1) {}
         let oldest_kept = self.segments.back().zip(self.limits.age).and_then(|(last, age)| {
             let age = SignedDuration::try_from(age).ok()?;
             last.end.checked_sub(age).ok()
         });
         if oldest_kept.zip(self.segments.front()).is_some_and(|(kept, segment)| segment.end < kept) {
-            self.drop_oldest();
+            self.drop_oldest(1);
         }
     }
 
-    /// Removes the oldest segment, unless it is the only one.
-    fn drop_oldest(&mut self) -> bool {
-        if self.segments.len() < 2 {
+    /// Removes the oldest segment, unless so few are left.
+    fn drop_oldest(&mut self, least: usize) -> bool {
+        if self.segments.len() <= least {
             return false;
         }
         if let Some(oldest) = self.segments.pop_front() {
@@ -400,6 +413,15 @@ impl Archive {
         }
         true
     }
+}
+
+fn is_full(written: &io::Result<()>) -> bool {
+    matches!(written, Err(error) if error.kind() == io::ErrorKind::StorageFull)
+}
+
+/// The day in which a time lies, in UTC.
+fn day(time: Timestamp) -> i64 {
+    time.as_second().div_euclid(DAY)
 }
 
 impl Segment {

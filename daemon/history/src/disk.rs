@@ -17,6 +17,7 @@ use std::{
 };
 
 use thiserror::Error;
+use tracing::warn;
 use weir_system::plain_file;
 
 use crate::{
@@ -96,17 +97,25 @@ impl Disk {
         }
         self.next_row = seconds.next();
         windows.keep_in(&self.folder, &self.observer, limits, false);
-        for block in self.open_blocks() {
+        let (blocks, damage) = self.open_blocks();
+        if let Some(why) = damage {
+            self.put_aside(OPEN, &why);
+        }
+        for block in blocks {
             windows.resume_open(&block);
         }
         windows.complete();
         self.write_open(windows);
     }
 
-    /// Adds the open windows to those of a folder that no weir is writing to.
+    /// Opens the archives and adds the open windows, without changing anything: a running weir may be writing them.
     pub fn read_only(&self, windows: &mut Windows, limits: Limits) {
         windows.keep_in(&self.folder, &self.observer, limits, true);
-        for block in self.open_blocks() {
+        let (blocks, damage) = self.open_blocks();
+        if let Some(why) = damage {
+            warn!("{}: {why}: the answer lacks what follows", self.folder.join(OPEN).display());
+        }
+        for block in blocks {
             windows.resume_open(&block);
         }
     }
@@ -149,8 +158,15 @@ impl Disk {
         self.writes.note(written);
     }
 
+    /// Appends to a file. What an interrupted write has left is removed, so that what follows it can be read.
     fn append_to(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        plain_file::append(&self.folder.join(name), 0o600)?.write_all(bytes)
+        let mut file = plain_file::append(&self.folder.join(name), 0o600)?;
+        let size = file.metadata()?.len();
+        let written = file.write_all(bytes);
+        if written.is_err() {
+            let _ = file.set_len(size);
+        }
+        written
     }
 
     fn remove(&self, prefix: &str, is_old: impl Fn(u64) -> bool) {
@@ -161,25 +177,17 @@ impl Disk {
 
     /// The bytes of a file. If it cannot be read, logs that and returns `None`.
     fn read(&self, name: &str) -> Option<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let read =
-            plain_file::open(&self.folder.join(name)).and_then(|file| file.take(FILE_MAX).read_to_end(&mut bytes));
-        match read {
-            Ok(_) => Some(bytes),
-            Err(error) => {
-                self.put_aside(name, &error.into());
-                None
-            }
-        }
+        self.bytes(name).map_err(|error| self.put_aside(name, &error.into())).ok()
     }
 
-    /// The complete windows since the last block.
-    fn open_blocks(&self) -> Vec<Block> {
+    /// The complete windows since the last block, and why there are no more, if the file has more.
+    fn open_blocks(&self) -> (Vec<Block>, Option<Unusable>) {
         let mut blocks = Vec::new();
-        if !self.folder.join(OPEN).exists() {
-            return blocks;
-        }
-        let bytes = self.read(OPEN).unwrap_or_default();
+        let bytes = match self.bytes(OPEN) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return (blocks, None),
+            Err(error) => return (blocks, Some(error.into())),
+        };
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             match Block::read(rest, &self.observer) {
@@ -187,13 +195,16 @@ impl Disk {
                     blocks.push(block);
                     rest = next;
                 }
-                Err(error) => {
-                    self.put_aside(OPEN, &error.into());
-                    break;
-                }
+                Err(why) => return (blocks, Some(why.into())),
             }
         }
-        blocks
+        (blocks, None)
+    }
+
+    fn bytes(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        plain_file::open(&self.folder.join(name))?.take(FILE_MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// Resumes the complete seconds of a file.

@@ -12,11 +12,17 @@ use weir::{
 use weir_config::view::Standard;
 use weir_history::Stored;
 use weir_schema::{Changes, Found, FromJson, Union};
-use weir_system::{clock, exit::Exit};
+use weir_system::{
+    clock,
+    exit::Exit,
+    log::{self, Format},
+};
 
 use super::{failure::Failure, output::print_json, query::socket};
 
 pub(super) fn history(command: &HistoryCommand) -> Result<Exit, Failure> {
+    // Damaged blocks of a folder are named in the log.
+    let _log = log::begin(Format::chosen(None).map_err(usage)?);
     match command {
         HistoryCommand::Top(args) => top(args),
         HistoryCommand::Find(args) => find(args),

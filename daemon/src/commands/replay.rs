@@ -17,7 +17,10 @@ use weir_config::{Addresses, Config, Location};
 use weir_datapath::capture::{Capture, input};
 use weir_history::History;
 use weir_schema::{Remembered, Report};
-use weir_system::{exit::Exit, log::say};
+use weir_system::{
+    exit::Exit,
+    log::{self, Format, say},
+};
 
 use super::{failure::Failure, settings::read_config};
 
@@ -28,6 +31,9 @@ pub(super) fn replay_captures(args: ReplayArgs) -> Result<Exit, Failure> {
     check_readable(&files)?;
     let options = Options { windows: window, files, kernel, asks, seed, progress: io::stderr().is_terminal() };
     let form = Form { json, full };
+    let log_format = Format::chosen(None).map_err(|why| Failure::usage(anyhow::Error::msg(why)))?;
+    // A history that cannot be written says so in the log.
+    let _log = history.is_some().then(|| log::begin(log_format));
     let past = history.map(|folder| filled(&mut config, folder)).transpose()?;
     let mut printed = Listening { printed: Printed::new(form, window), past };
     let broken = replay::replay_to(&config, &options, &mut printed)?;

@@ -1,5 +1,5 @@
 //! Checks whether weir could create a file in a folder, without creating one: the user who runs the check may not be
-//! the user that weir runs as.
+//! the user that weir runs as. And how much room there is.
 
 use std::{fs, io::ErrorKind, path::Path};
 
@@ -57,6 +57,12 @@ fn takes_files(folder: &Path) -> Result<(), String> {
         return Err(format!("{shown} is on a file system that is mounted read-only: name another folder"));
     }
     Ok(())
+}
+
+/// How many bytes the file system of a folder has left for this user, if it says so.
+pub fn free_bytes(folder: &Path) -> Option<u64> {
+    let found = statvfs(folder).ok()?;
+    found.f_bavail.checked_mul(found.f_frsize)
 }
 
 #[cfg(test)]

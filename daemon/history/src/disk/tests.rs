@@ -411,3 +411,23 @@ fn a_clock_that_is_wrong_for_a_while_removes_little() {
     }
     assert!(before > 20 && segments() > before / 2, "{before} files, then {}", segments());
 }
+
+#[test]
+fn a_folder_that_is_only_read_stays_as_it_is() {
+    let directory = Directory::new("read");
+    let (mut writer, mut random) = (Writer::start(&directory, DISK), Random(3));
+    for nth in 0..6 {
+        writer.add(nth, &mut random);
+    }
+    // A running weir has begun to write the next minute.
+    let mut open = fs::read(directory.path(OPEN)).unwrap();
+    let begun = open[..40].to_vec();
+    open.extend(begun);
+    fs::write(directory.path(OPEN), &open).unwrap();
+    let names = directory.names();
+    let stored = crate::Stored::open(&directory.0.join(FOLDER)).unwrap();
+    let answer = stored.answer(&crate::Query::Span(Time::default()));
+    assert!(answer.is_ok(), "{answer:?}");
+    assert_eq!(directory.names(), names);
+    assert_eq!(fs::read(directory.path(OPEN)).unwrap(), open);
+}
