@@ -106,6 +106,8 @@ pub struct Views {
     pub unique: Fingerprint,
     /// The part that they need of records whose packets another interface has fed.
     pub repeated: Repeated,
+    /// How many records a sample has that the history keeps; 0 if it keeps none.
+    pub sample: usize,
     /// The interfaces that their tests select.
     pub directory: Arc<Directory>,
     /// The named networks of addresses.
@@ -163,7 +165,8 @@ impl Views {
             (false, None) => Repeated::Ignored,
         };
         let (standard, directory) = (standard.len(), Arc::new(directory));
-        Arc::new(Self { questions, standard, unique, repeated, directory, networks, geo })
+        let sample = config.history.as_ref().map_or(0, |history| history.sample);
+        Arc::new(Self { questions, standard, unique, repeated, sample, directory, networks, geo })
     }
 
     /// The most rows of a report with this many interfaces. A row of double size counts as two.
