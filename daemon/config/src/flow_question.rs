@@ -132,6 +132,17 @@ impl FlowQuestion {
 /// Adds a condition, or a value of a field that has one already.
 fn add(conditions: &mut Vec<Condition>, part: &str) -> Result<(), String> {
     let Some((name, value)) = part.split_once('=') else {
+        // As keys of `weir ask` are written.
+        if part.parse::<Prefix>().is_ok() {
+            return add(conditions, &format!("host={part}"));
+        }
+        if let Some(port) = part.strip_prefix(':') {
+            return add(conditions, &format!("port={port}"));
+        }
+        if let Some((proto, port)) = part.split_once('/').filter(|(proto, _)| proto.parse::<IpAddr>().is_err()) {
+            add(conditions, &format!("proto={proto}"))?;
+            return add(conditions, &format!("port={port}"));
+        }
         return Err(format!("{:?} is no condition: write FIELD=VALUE, such as {EXAMPLE}", short(part)));
     };
     let (name, is_negated) = match name.strip_suffix('!') {
@@ -226,6 +237,9 @@ mod tests {
                 ("tcp_flags", false, &Values::Flags(vec![1])),
             ]
         );
+        let same = |short: &str, long: &str| assert_eq!(parse(short, &[]), parse(long, &[]), "{short}");
+        same("10.0.0.0/8,:443", "host=10.0.0.0/8,port=443");
+        same("tcp/443,192.0.2.7", "proto=tcp,port=443,host=192.0.2.7");
         assert_eq!(parse("", &["dst_ip/24,dst_port", "proto"]).unwrap().by.len(), 3);
     }
 

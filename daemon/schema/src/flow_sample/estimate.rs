@@ -209,21 +209,34 @@ impl Estimator {
         if self.classes.is_empty() && self.error.rate == 1 { 1.0 } else { CONFIDENCE }
     }
 
-    /// The packets and bytes of the part that a question is about. `has_groups` says that it is divided into groups
-    /// with bounds of their own.
-    pub fn part(&self, share: &Share, has_groups: bool) -> [Estimate; 2] {
-        let chance = (1.0 - CONFIDENCE) / if has_groups { 2.0 } else { 1.0 };
-        self.bounds(share, true, chance)
+    /// The packets and bytes of everything.
+    pub fn all(&self) -> [Estimate; 2] {
+        METRICS.map(|metric| {
+            let total = metric.of(self.total);
+            let exact = Estimate { value: total, lower: total, upper: total, sampled: None };
+            self.of_packets(exact, metric, true, self.share_of_failure())
+        })
+    }
+
+    /// The packets and bytes of the part that a question is about. It may be divided into groups with bounds of their
+    /// own.
+    pub fn part(&self, share: &Share) -> [Estimate; 2] {
+        self.bounds(share, true)
     }
 
     /// The packets and bytes of a group of that part. The bounds of all groups hold together.
     pub fn group(&self, share: &Share) -> [Estimate; 2] {
-        self.bounds(share, false, (1.0 - CONFIDENCE) / 2.0)
+        self.bounds(share, false)
     }
 
-    fn bounds(&self, share: &Share, is_part: bool, chance: f64) -> [Estimate; 2] {
-        let is_sampled = self.error.rate > 1;
-        let chance = if is_sampled { chance / 2.0 } else { chance };
+    /// The chance that the bounds of a part, or those of all of its groups, fail because of this sample; and if there
+    /// are samples of packets, because of those.
+    fn share_of_failure(&self) -> f64 {
+        (1.0 - CONFIDENCE) / if self.error.rate > 1 { 4.0 } else { 2.0 }
+    }
+
+    fn bounds(&self, share: &Share, is_part: bool) -> [Estimate; 2] {
+        let chance = self.share_of_failure();
         [0, 1].map(|nth| {
             let scaled = self.scaled(share, nth, is_part, chance);
             self.of_packets(scaled, METRICS[nth], is_part, chance)
