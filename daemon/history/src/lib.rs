@@ -68,6 +68,10 @@ pub fn memory(history: Option<&weir_config::History>, slots: usize, report: u64)
     let tracks = slots.min(TRACKS_MAX) as u64;
     let seconds = seconds::ROWS_BYTES as u64 + tracks * seconds::TRACK_BYTES as u64;
     let besides = seconds + WORKING_BYTES + recorder::REPORTS_MAX as u64 * report;
-    let bytes = history.map_or(0, |history| history.memory + besides);
+    let bytes = history.map_or(0, |history| {
+        // Samples that are being united are in their share of the memory, if they fit.
+        let share = windows::share_of_samples(history.memory, history.sample);
+        history.memory + samples::pending_bytes(history.sample).saturating_sub(share) + besides
+    });
     Part::new("history", bytes, "an hour of seconds, windows, and room to pack and join them").if_any()
 }

@@ -19,7 +19,7 @@ pub(crate) const WORST_BYTES_OF_UNION: u64 = 45_000;
 /// Bytes written to disk for a window: first in a minute, later in a block.
 const USUAL_BYTES_WRITTEN: u64 = 5500 + USUAL_BYTES;
 /// Bytes of a record in the sample of a minute, in memory and on disk, and of a sample besides its records.
-pub(crate) const BYTES_OF_RECORD: u64 = 14;
+pub(crate) const BYTES_OF_RECORD: u64 = 12;
 const BYTES_OF_SAMPLE: u64 = 600;
 const MINUTES_OF_A_DAY: u64 = 1440;
 /// Bytes written to disk for the seconds of a day.
@@ -46,7 +46,7 @@ impl Reach {
     /// The reach of a history with windows of this length.
     pub fn new(history: &History, interval: Duration) -> Self {
         let has_samples = history.sample > 0;
-        let memory = history.memory - share_of_samples(history.memory, has_samples);
+        let memory = history.memory - share_of_samples(history.memory, history.sample);
         let (fives, hours) = (share_of_fives(memory), share_of_hours(memory));
         let reach = |bytes: u64, of_each: u64, each: Duration| {
             Duration::try_from_secs_f64(each.as_secs_f64() * (bytes / of_each) as f64).unwrap_or(Duration::MAX)
@@ -100,11 +100,14 @@ mod tests {
     fn days_of_usual_windows_fit_the_default_memory_and_a_month_the_disk() {
         let reach = Reach::new(&History::default(), Duration::from_secs(10));
         let hours = |hours: u64| Duration::from_secs(hours * 3600);
-        assert!(reach.hours[0] >= hours(72) && reach.fives[0] >= hours(18), "{reach}");
+        assert!(reach.hours[0] >= hours(64) && reach.fives[0] >= hours(16), "{reach}");
         assert!(reach.single[0] >= hours(1), "{reach}");
         assert!(reach.on_disk == [hours(720), reach.on_disk[1]] && reach.on_disk[1] >= hours(100), "{reach}");
         let fast = Reach::new(&History::default(), Duration::from_secs(1));
         assert!(fast.fives == reach.fives && fast.single[0] < hours(1) && fast.written > reach.written);
         assert!(reach.to_string().contains("windows one by one"), "{reach}");
+        assert_eq!(reach.samples, Some(hours(720)), "{reach}");
+        let without = Reach::new(&History { sample: 0, ..History::default() }, Duration::from_secs(10));
+        assert!(without.samples.is_none() && without.single[0] > reach.single[0] && without.written < reach.written);
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     block::Open,
     disk::Disk,
     query::{Answer, Query},
+    samples,
     seconds::{Carried, Seconds, lock},
     windows::{Windows, of_report, share_of_samples},
 };
@@ -189,8 +190,9 @@ struct Recorder {
 
 impl Recorder {
     fn new(settings: &Settings, seconds: Arc<Mutex<Seconds>>, changeable: Arc<Mutex<Changeable>>) -> Self {
-        let samples = share_of_samples(settings.memory, settings.sample > 0);
-        let mut windows = Windows::with_samples(settings.memory - samples, samples, settings.addresses);
+        let samples = share_of_samples(settings.memory, settings.sample);
+        let packed = samples.saturating_sub(samples::pending_bytes(settings.sample));
+        let mut windows = Windows::with_samples(settings.memory - samples, packed, settings.addresses);
         let mut disk = settings.folder.as_ref().map(|folder| Disk::new(folder, &settings.observer));
         if let Some(disk) = &mut disk {
             // Read the disk without the lock, so that the coordinator does not wait.

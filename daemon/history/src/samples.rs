@@ -6,18 +6,19 @@
 //! weir was not running or the clock was set, are not united, so each sample has all windows between its start and its
 //! end.
 //!
-//! Samples have the numbers of their windows, so each window is in an answer once, whatever the clock did. What is in no
-//! block yet is the last minute. A weir that is killed loses it, and one that ends writes it.
+//! Windows with a sample are numbered, so each is in an answer once, whatever the clock did. What is in no block yet is
+//! the last minute. A weir that is killed loses it, and one that ends writes it.
 
 use std::ops::Range;
 
 use jiff::Timestamp;
 use weir_config::Addresses;
-use weir_schema::{FlowSample, PastWindow};
+use weir_schema::{FlowSample, PastWindow, flow_sample::SampledRecord};
 
 use crate::{
     archive::{Archive, Limits},
     block::Block,
+    recorder::REPORTS_MAX,
     ring::Ring,
     time::Time,
 };
@@ -30,7 +31,7 @@ const SECONDS_OF_MINUTES: i64 = 60;
 const SECONDS_OF_HOURS: i64 = 3600;
 /// While samples are united, one may have so many times the records that are kept at the end. Then large flows, which
 /// become one record, do not take the room of others.
-const ROOM: usize = 4;
+const ROOM: usize = 2;
 /// The most samples of minutes in an answer, where there are samples of hours.
 const MINUTES_MAX: u64 = 360;
 /// A longer time between two windows is a gap.
@@ -63,9 +64,7 @@ impl Pending {
     fn is_continued_by(&self, next: &Self, length: i64) -> bool {
         let part = |time: Timestamp| time.as_second().div_euclid(length);
         let between = next.past.start.as_millisecond() - self.past.end.as_millisecond();
-        part(self.past.start) == part(next.past.start)
-            && next.first == self.first + self.past.windows
-            && between.abs() < GAP_MS
+        part(self.past.start) == part(next.past.start) && between.abs() < GAP_MS
     }
 
     /// Whether it reaches to the end of its minute or hour.
@@ -80,6 +79,13 @@ impl Pending {
         let both = [std::mem::take(&mut self.sample), next.sample];
         self.sample = FlowSample::union(both, size.saturating_mul(ROOM));
     }
+}
+
+/// The memory of a minute and an hour that are being united, and of the windows that wait, in bytes. A sample of a
+/// minute has `size` records.
+pub const fn pending_bytes(size: usize) -> u64 {
+    let waiting = REPORTS_MAX * size.div_ceil(2);
+    ((2 * ROOM * size + waiting) * size_of::<SampledRecord>()) as u64
 }
 
 /// Adds a part to a minute or an hour. Returns what is complete.
@@ -110,6 +116,8 @@ impl Samples {
     pub fn keep_in(&mut self, minutes: Archive, hours: Archive) {
         self.minutes.keep_in(minutes);
         self.hours.keep_in(hours);
+        // If minutes are lost, their numbers continue after those of the hours.
+        self.minutes.begin(self.hours.next());
     }
 
     /// Unites the minutes that are in no hour yet.
@@ -129,22 +137,18 @@ impl Samples {
         self.hours.limit_archive(hours);
     }
 
-    /// The number after their last window.
-    pub fn next(&self) -> u64 {
-        self.minutes.next().max(self.hours.next())
-    }
-
     /// What their packed blocks take in memory, in bytes.
     #[cfg(test)]
     pub fn memory(&self) -> u64 {
         self.minutes.bytes() + self.hours.bytes()
     }
 
-    /// Adds the sample of a window with this number. Later samples have at most `size` records.
-    pub fn add(&mut self, first: u64, past: &PastWindow, sample: FlowSample, size: usize, addresses: Addresses) {
+    /// Adds the sample of a window. Later samples have at most `size` records.
+    pub fn add(&mut self, past: &PastWindow, sample: FlowSample, size: usize, addresses: Addresses) {
         self.size = size;
         let past = PastWindow { alerts: Vec::new(), ..past.clone() };
-        let window = Pending { first, past, sample, addresses };
+        // The first window of a minute has the number after all earlier ones.
+        let window = Pending { first: self.minutes.next(), past, sample, addresses };
         for minute in extend(&mut self.minute, window, SECONDS_OF_MINUTES, size) {
             self.close_minute(minute);
         }
@@ -158,6 +162,7 @@ impl Samples {
     }
 
     fn close_minute(&mut self, mut minute: Pending) {
+        minute.first = self.minutes.next();
         minute.sample = FlowSample::union([minute.sample], self.size);
         push(&mut self.minutes, &minute);
         self.add_minute(minute);

@@ -116,7 +116,7 @@ impl Windows {
         self.hours.ring.keep_in(archive(HOURS, hours));
         self.samples.keep_in(archive(samples::MINUTES, minutes_sampled), archive(samples::HOURS, hours_sampled));
         // If single windows are lost, their numbers continue after those of the unions.
-        self.single.begin(self.fives.ring.next().max(self.hours.ring.next()).max(self.samples.next()));
+        self.single.begin(self.fives.ring.next().max(self.hours.ring.next()));
     }
 
     /// Changes what they may take on disk.
@@ -133,9 +133,9 @@ impl Windows {
         &self.samples
     }
 
-    /// Adds the sample of the window that [`Windows::add`] is going to add. Later samples have at most `size` records.
+    /// Adds the sample of a window. Later samples have at most `size` records.
     pub fn add_sample(&mut self, past: &PastWindow, sample: FlowSample, size: usize, addresses: Addresses) {
-        self.samples.add(self.single.next(), past, sample, size, addresses);
+        self.samples.add(past, sample, size, addresses);
     }
 
     /// Writes the samples that are not complete, at the end.
@@ -529,9 +529,10 @@ pub const fn share_of_hours(memory: u64) -> u64 {
     memory / 8
 }
 
-/// How much of the memory is for samples, of a history that has any.
-pub const fn share_of_samples(memory: u64, has_samples: bool) -> u64 {
-    if has_samples { memory / 8 } else { 0 }
+/// How much of the memory is for packed samples, if they have at most so many records; 0 if there are none. What is
+/// being united takes memory from them, too.
+pub const fn share_of_samples(memory: u64, size: usize) -> u64 {
+    if size == 0 { 0 } else { memory / 8 }
 }
 
 /// How much of the disk is for single windows.

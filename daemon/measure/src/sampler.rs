@@ -10,18 +10,13 @@
 //! In a busy window nearly all records end at the comparison. The memory is fixed, and all of it is resident from the
 //! start.
 
+use std::cmp::Reverse;
+
 use weir_common::{ledger::Tally, record::Record};
 use weir_config::priority::{fraction, weight};
 use weir_sketch::hash::mix;
 
 use crate::closed::Closed;
-
-/// A record with its priority.
-#[derive(Clone, Copy, Debug)]
-struct Drawn {
-    priority: f64,
-    record: Record,
-}
 
 /// The sample of one shard.
 #[derive(Debug)]
@@ -30,7 +25,8 @@ pub struct Sampler {
     size: usize,
     /// The highest priority that was dropped.
     threshold: f64,
-    held: Vec<Drawn>,
+    /// Records with their priorities in place of their times, which no question is about: see [`priority`].
+    held: Vec<Record>,
     /// How many records are held before the least are dropped.
     room: usize,
     /// The state of the random numbers.
@@ -41,24 +37,24 @@ impl Sampler {
     /// A sampler of at most `size` records; 0 draws none.
     pub fn new(size: usize) -> Self {
         let room = Self::room(size);
-        let mut held = vec![Drawn { priority: 0.0, record: Record::default() }; room];
+        let mut held = vec![Record::default(); room];
         held.clear();
         Self { size, threshold: 0.0, held, room, coins: 0 }
     }
 
-    /// With a quarter more room than it needs, records are sorted out once for many that come.
+    /// With an eighth more room than it needs, records are sorted out once for many that come.
     const fn room(size: usize) -> usize {
-        size + size.div_ceil(4)
+        size + size.div_ceil(8)
     }
 
     /// The memory of a sampler, in bytes.
     pub const fn bytes_for(size: usize) -> usize {
-        Self::room(size) * size_of::<Drawn>()
+        Self::room(size) * size_of::<Record>()
     }
 
     /// The memory that it takes, in bytes.
     pub const fn memory_bytes(&self) -> usize {
-        self.held.capacity() * size_of::<Drawn>()
+        self.held.capacity() * size_of::<Record>()
     }
 
     /// Draws from now on with random numbers that follow from this secret.
@@ -78,14 +74,14 @@ impl Sampler {
         self.coins = self.coins.wrapping_add(STEP);
         let (weight, u) = (weight(tally) as f64, fraction(mix(self.coins)));
         if weight > self.threshold * u {
-            self.hold(record, weight / u);
+            self.hold(Record { first_tick: bits_of(weight / u), ..*record });
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn hold(&mut self, record: &Record, priority: f64) {
-        self.held.push(Drawn { priority, record: *record });
+    fn hold(&mut self, record: Record) {
+        self.held.push(record);
         if self.held.len() == self.room {
             self.sort_out();
         }
@@ -96,8 +92,8 @@ impl Sampler {
         if self.held.len() <= self.size {
             return;
         }
-        let (_, next, _) = self.held.select_nth_unstable_by(self.size, |a, b| b.priority.total_cmp(&a.priority));
-        self.threshold = self.threshold.max(next.priority);
+        let (_, next, _) = self.held.select_nth_unstable_by_key(self.size, |record| Reverse(record.first_tick));
+        self.threshold = self.threshold.max(priority(next));
         self.held.truncate(self.size);
     }
 
@@ -111,7 +107,7 @@ impl Sampler {
     fn finish(&mut self) -> Sampled<'_> {
         self.sort_out();
         let Self { threshold, coins, .. } = *self;
-        let records = self.held.iter().filter(|drawn| drawn.priority > threshold).map(|drawn| &drawn.record);
+        let records = self.held.iter().filter(|record| priority(record) > threshold);
         Sampled { records: records.collect(), threshold, coins: mix(!coins) }
     }
 
@@ -119,13 +115,21 @@ impl Sampler {
     fn merge(&mut self, other: &Self) {
         self.threshold = self.threshold.max(other.threshold);
         self.coins = mix(self.coins ^ other.coins);
-        for drawn in &other.held {
-            self.held.push(*drawn);
-            if self.held.len() == self.room {
-                self.sort_out();
-            }
+        for record in &other.held {
+            self.hold(*record);
         }
     }
+}
+
+/// A priority in 32 bits, rounded up: so it is never below the record's weight. Larger priorities have larger bits.
+#[inline(always)]
+fn bits_of(priority: f64) -> u32 {
+    (priority as f32).next_up().to_bits()
+}
+
+/// The priority of a record that is held.
+fn priority(record: &Record) -> f64 {
+    f32::from_bits(record.first_tick).into()
 }
 
 /// The step of a Weyl sequence, whose mixed words are the random numbers (`SplitMix64`).
@@ -185,13 +189,14 @@ mod tests {
         let mut all: Vec<(f64, u64)> = Vec::new();
         for record in &records {
             coins = coins.wrapping_add(STEP);
-            all.push((weight(record.tally()) as f64 / fraction(mix(coins)), record.bytes));
+            let bits = bits_of(weight(record.tally()) as f64 / fraction(mix(coins)));
+            all.push((f32::from_bits(bits).into(), record.bytes));
         }
         all.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut sampler = offered(100, 7, &records);
         let memory = sampler.memory_bytes();
         sampler.sort_out();
-        let mut held: Vec<_> = sampler.held.iter().map(|drawn| (drawn.priority, drawn.record.bytes)).collect();
+        let mut held: Vec<_> = sampler.held.iter().map(|record| (priority(record), record.bytes)).collect();
         held.sort_by(|a, b| b.0.total_cmp(&a.0));
         assert_eq!((held, sampler.threshold), (all[..100].to_vec(), all[100].0));
         assert_eq!((sampler.memory_bytes(), Sampler::bytes_for(100)), (memory, memory));
@@ -201,7 +206,7 @@ mod tests {
     fn samples_of_shards_merge_to_that_of_all_records() {
         let records: Vec<_> = (0..3_000).map(|flow| record(flow, 1, 60 + mix(flow) % 1_400)).collect();
         let (mut one, other) = (offered(50, 1, &records[..1_000]), offered(50, 2, &records[1_000..]));
-        let mut all: Vec<f64> = one.held.iter().chain(&other.held).map(|drawn| drawn.priority).collect();
+        let mut all: Vec<f64> = one.held.iter().chain(&other.held).map(priority).collect();
         all.sort_by(|a, b| b.total_cmp(a));
         one.merge(&other);
         let Sampled { records: of_both, threshold, .. } = one.finish();

@@ -593,7 +593,7 @@ mod tests {
         let unique = [&cleared.unique.flows, &cleared.unique.sources, &cleared.unique.destinations];
         let unique: usize = unique.into_iter().map(HyperLogLog::memory_bytes).sum();
         // Pool, recent flows, ready records, and records of draws.
-        let rest = (128 << 10) + (128 << 10) + 64 * (READY + TOGETHER) + 64 * 64;
+        let rest = (128 << 10) + (128 << 10) + 64 * (READY + TOGETHER) + 64 * 64 + Sampler::bytes_for(views.sample);
         assert_eq!(memory, size_of::<Shard>() + parts + unique + rest);
         fresh.rekey(Key([7, 8]), &[key], SECRETS);
         assert_eq!((fresh.key_id(), new().key_id()), (Key([7, 8]).id(), key.id()));

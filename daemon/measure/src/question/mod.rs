@@ -106,7 +106,7 @@ pub struct Views {
     pub unique: Fingerprint,
     /// The part that they need of records whose packets another interface has fed.
     pub repeated: Repeated,
-    /// How many records a sample has that the history keeps; 0 if it keeps none.
+    /// How many records the sample of a window has, for the history; 0 if none is drawn.
     pub sample: usize,
     /// The interfaces that their tests select.
     pub directory: Arc<Directory>,
@@ -165,7 +165,7 @@ impl Views {
             (false, None) => Repeated::Ignored,
         };
         let (standard, directory) = (standard.len(), Arc::new(directory));
-        let sample = config.history.as_ref().map_or(0, |history| history.sample);
+        let sample = config.history.as_ref().map_or(0, |history| history.sample_of_window(config.report.interval));
         Arc::new(Self { questions, standard, unique, repeated, sample, directory, networks, geo })
     }
 
