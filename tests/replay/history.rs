@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use weir_common::ledger::Tally;
-use weir_tests::{account::tally, daemon::weir_binary, oracle::Key, scratch::Scratch, traffic::Plan};
+use weir_tests::{account::tally, daemon::weir_binary, scratch::Scratch, traffic::Plan, truth::Key};
 
 use crate::command::{CAPTURE_TIME, DONE, Ended, capture_again_and_again, text, weir_replay};
 
