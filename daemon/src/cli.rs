@@ -279,21 +279,29 @@ pub struct ReportArgs {
 /// The options of `weir ask`.
 #[derive(Args, Debug)]
 pub struct AskArgs {
-    /// An address, a prefix, a port, a service, the name of a host, or the fields of a row with their values
+    /// An address, a prefix, a port, a service, the name of a host, or the fields of a row with their values; of a time
+    /// also conditions, as src_ip=10.1.0.0/16,dst_port=443
     #[arg(required = true, value_name = "192.0.2.7|192.0.2.0/24|:443|tcp/443|example.net|vlan=7,...")]
     pub keys: Vec<String>,
     /// Ask about the open window so far, instead of the last one
-    #[arg(long, conflicts_with_all = ["since", "from", "to"])]
+    #[arg(long, conflicts_with_all = ["since", "from", "to", "by", "path"])]
     pub live: bool,
-    /// Ask about a time instead: what its lists had of an address, or of the fields of a row.
+    /// Ask about a time instead: what its lists had of an address, or of the fields of a row; and what its sampled flow
+    /// records have of anything else.
     #[command(flatten)]
     pub time: SpanArgs,
-    /// The weir to query.
+    /// Of a time: a row for each value of these fields, such as `dst_ip` or `src_ip/24,dst_port`
+    #[arg(long, value_name = "FIELD,...", value_delimiter = ',')]
+    pub by: Vec<String>,
+    /// Where the history is.
     #[command(flatten)]
-    pub socket: SocketArgs,
+    pub place: HistoryPlaceArgs,
     /// Print one line of JSON instead of a table
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     pub json: bool,
+    /// Of a time: print the answer out of flow records as comma-separated values, with a header
+    #[arg(long, conflicts_with = "live")]
+    pub csv: bool,
 }
 
 /// `weir usage`.

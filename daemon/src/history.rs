@@ -18,6 +18,7 @@ pub fn start(config: &Config, state_directory: Option<&Path>, observer: &str) ->
     let settings = Settings {
         memory: history.memory,
         rows: history.rows,
+        sample: history.sample,
         folder: history.folder(state_directory),
         limits: limits(history),
         observer: observer.to_owned(),
@@ -44,12 +45,12 @@ pub fn start_usage(config: &Config, state_directory: Option<&Path>, observer: &s
 
 /// What a history may take on disk.
 pub const fn limits(history: &weir_config::History) -> Limits {
-    Limits { bytes: history.max_size, age: history.max_age }
+    Limits { bytes: history.max_size, age: history.max_age, has_samples: history.sample > 0 }
 }
 
 /// The settings of a history that can change while it runs.
 pub const fn changeable(history: &weir_config::History, addresses: Addresses) -> Changeable {
-    Changeable { rows: history.rows, limits: limits(history), addresses }
+    Changeable { rows: history.rows, sample: history.sample, limits: limits(history), addresses }
 }
 
 /// Reads the times of a query, RFC 3339.

@@ -1,6 +1,7 @@
 //! `weir replay --history` fills a folder, which `weir history --path` reads without a running weir.
 
 use std::{
+    collections::HashMap,
     fs,
     net::IpAddr,
     path::Path,
@@ -10,7 +11,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use weir_tests::{account::tally, daemon::weir_binary, scratch::Scratch, traffic::Plan};
+use weir_common::ledger::Tally;
+use weir_tests::{account::tally, daemon::weir_binary, scratch::Scratch, traffic::Plan, truth::Key};
 
 use crate::command::{CAPTURE_TIME, DONE, Ended, capture_again_and_again, text, weir_replay};
 
@@ -105,6 +107,99 @@ fn nothing_has_changed(folder: &Path, sources: usize) -> Result<()> {
         let ended = weir_history(wrong, folder)?;
         ensure!(ended.code == Some(2) && ended.log.contains(why), "{wrong:?}: {}", ended.log);
     }
+    Ok(())
+}
+
+fn weir_ask(arguments: &[&str], folder: &Path) -> Result<Ended> {
+    let mut command = Command::new(weir_binary()?);
+    command.arg("ask").args(arguments).args(["--path", text(folder)]).stdin(Stdio::null());
+    Ok(command.output().context("cannot start weir")?.into())
+}
+
+/// A small sample: most records are not in it. Each bound of each row is judged, and those of keys without a row.
+pub fn it_answers_questions_that_no_view_asked() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let (file, folder, config) = (scratch.file("traffic.pcap"), scratch.file("past"), scratch.file("weir.yaml"));
+    fs::write(&config, "history: {sample: 150}\nviews: []\n")?;
+    let plan = Plan { packets: 3_000, flows: 600, ..Plan::default() };
+    let oracle = capture_again_and_again(&file, plan, TIMES)?;
+    let ended = weir_replay([
+        "--config",
+        text(&config),
+        "--seed",
+        "5",
+        "--json",
+        "--window",
+        "10s",
+        "--history",
+        text(&folder),
+        text(&file),
+    ])?;
+    ensure!(ended.reports(DONE)?.len() == TIMES as usize, "{}", ended.log);
+    let ask = |arguments: &[&str]| -> Result<Value> {
+        let ended = weir_ask(&[arguments, &["--json"]].concat(), &folder)?;
+        ensure!(ended.code == Some(DONE), "{arguments:?}: {}", ended.log);
+        Ok(serde_json::from_slice(&ended.out)?)
+    };
+    let holds = |row: &Value, truth: [u64; 2]| -> Result<bool> {
+        let mut holds = true;
+        for (metric, truth) in ["packets", "bytes"].into_iter().zip(truth) {
+            holds &= (number(&row[metric]["lower"])?..=number(&row[metric]["upper"])?).contains(&truth);
+        }
+        Ok(holds)
+    };
+    for proto in ["tcp", "udp"] {
+        let answer = ask(&[&format!("proto={proto}"), "--by", "dst_ip"])?;
+        ensure!(answer["schema"] == "weir.asked_flows/1" && answer["windows"] == TIMES, "{answer}");
+        ensure!(answer["missing"].is_null() && answer["confidence"].as_f64() >= Some(0.99), "{answer}");
+        ensure!(number(&answer["records"]["sampled"])? <= 150 * u64::from(TIMES) / 5, "{}", answer["records"]);
+        let is_selected = |key: &Key| key.proto == if proto == "tcp" { 6 } else { 17 };
+        let select = |key: &Key| is_selected(key).then_some(key.dst).into_iter().collect();
+        let sums = |of: Tally| [of.packets, of.bytes].map(|of| of * u64::from(TIMES));
+        let mut truth: HashMap<IpAddr, [u64; 2]> =
+            oracle.grouped(select).into_iter().map(|(address, of)| (address, sums(of))).collect();
+        let whole = truth.values().fold([0; 2], |all, of| [all[0] + of[0], all[1] + of[1]]);
+        ensure!(holds(&answer, whole)?, "{whole:?}: {} {}", answer["packets"], answer["bytes"]);
+        for row in answer["rows"].as_array().context("rows")? {
+            let address: IpAddr = row["dst_ip"].as_str().context("an address")?.parse()?;
+            let sent = truth.remove(&address).with_context(|| format!("{address} has got nothing"))?;
+            ensure!(holds(row, sent)?, "{address} got {sent:?}: {row}");
+        }
+        let at_most = [number(&answer["at_most"]["packets"])?, number(&answer["at_most"]["bytes"])?];
+        ensure!(truth.values().all(|of| of[0] <= at_most[0] && of[1] <= at_most[1]), "{at_most:?} of {truth:?}");
+    }
+    // The lists know a source exactly, which the sample does not.
+    let sources = oracle.grouped(|key| vec![key.src]);
+    let (first, sent) = sources.iter().max_by_key(|(_, of)| of.bytes).context("a source")?;
+    let answer = ask(&[&format!("src_ip={first}"), "--by", "src_ip"])?;
+    let bytes = sent.bytes * u64::from(TIMES);
+    ensure!(answer["bytes"] == serde_json::json!({"value": bytes, "lower": bytes, "upper": bytes}), "{answer} {bytes}");
+    let csv = String::from_utf8(weir_ask(&["proto=tcp", "--by", "dst_port,proto", "--csv"], &folder)?.out)?;
+    let header = "rank,dst_port,proto,packets,packets_lower,packets_upper,bytes,bytes_lower,bytes_upper";
+    ensure!(csv.lines().next() == Some(header) && csv.lines().count() > 2, "{csv}");
+    let shown = String::from_utf8(weir_ask(&["tcp/443", "--by", "src_ip/24"], &folder)?.out)?;
+    ensure!(
+        shown.contains("all bounds hold together at 99.9 %") && shown.contains("every other has at most"),
+        "{shown}"
+    );
+    for (wrong, why) in [
+        (&["scr_ip=192.0.2.7"][..], "there is no field \"scr_ip\", did you mean src_ip?"),
+        (&["src_ip=192.0.2.7/24"], "write 192.0.2.0/24 for the prefix"),
+        (&["src_net=lan"], "the flow records of the past do not have src_net"),
+        (&["dst_port=443", "proto=tcp"], "ask the flow records one at a time"),
+        (
+            &["dst_port=443", "--from", "2001-01-01T00:00:00Z", "--to", "2001-01-02T00:00:00Z"],
+            "the history has samples from",
+        ),
+    ] {
+        let ended = weir_ask(wrong, &folder)?;
+        ensure!(ended.code == Some(2) && ended.log.contains(why), "{wrong:?}: {:?} {}", ended.code, ended.log);
+    }
+    let without = scratch.file("without");
+    fs::write(&config, "history: {sample: 0}\n")?;
+    weir_replay(["--config", text(&config), "--json", "--history", text(&without), text(&file)])?;
+    let none = weir_ask(&["dst_port=443"], &without)?;
+    ensure!(none.code == Some(2) && none.log.contains("set `history: {sample: 1000}`"), "{}", none.log);
     Ok(())
 }
 

@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         trial("confidence::unique_counts", confidence::unique_counts_are_as_exact_and_as_sure_as_they_say, &[]),
         trial("history::a_replay_fills_one", history::a_replay_fills_one_that_is_read_without_a_daemon, &[]),
         trial("full_disk::the_newest_windows_are_kept", full_disk::the_newest_windows_are_kept, &[&root]),
+        trial("history::no_view_asked", history::it_answers_questions_that_no_view_asked, &[]),
         trial("history::of_a_router", history::a_folder_of_a_router_is_not_touched, &[]),
         trial("adversary::the_lists", adversary::the_lists, &[]),
         trial("adversary::the_filter_of_seen_flows", adversary::the_filter_of_seen_flows, &[]),

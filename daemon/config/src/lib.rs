@@ -6,11 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+mod flow_question;
 pub mod interface;
 pub mod names;
+pub mod priority;
 pub mod rule;
 mod typed_time;
 pub mod view;
 mod yaml;
 
-pub use self::{typed_time::TypedTime, yaml::*};
+pub use self::{flow_question::FlowQuestion, typed_time::TypedTime, yaml::*};

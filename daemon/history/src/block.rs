@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Numbers are little-endian. The CRC-32 covers all other bytes. The index has the totals of each window
-//! ([`PastWindow`]), and the body its union, which the sketches of
-//! its distinct counts may follow: both are [packed](crate::packed).
+//! ([`PastWindow`]), and the body its union, which the sketches of its distinct counts may follow: both are
+//! [packed](crate::packed). Blocks of [samples](crate::samples) have a sample in place of a union.
 
 use jiff::Timestamp;
 use serde_json::value::RawValue;
@@ -18,6 +18,8 @@ use crate::{distinct::Distincts, packed::Packer};
 
 pub const MAGIC: [u8; 8] = *b"weirhst1";
 const HEAD: usize = 37;
+/// Why a window can be written as JSON.
+const WRITTEN: &str = "it has text keys and is written into memory";
 /// Bytes of an observer's identity.
 const OBSERVER: usize = 8;
 
@@ -53,12 +55,16 @@ impl Open {
     /// Adds a window.
     pub fn push(&mut self, kept: &Kept, addresses: Addresses) {
         let Kept { past, union, distinct } = kept;
-        self.addresses = if self.is_empty() { addresses } else { self.addresses.min(addresses) };
-        let text = |kept: Result<Vec<u8>, _>| kept.expect("it has text keys and is written into memory");
-        self.index.push(&text(serde_json::to_vec(past)));
-        let mut body = text(serde_json::to_vec(union));
+        let mut body = serde_json::to_vec(union).expect(WRITTEN);
         body.extend(distinct.iter().flat_map(|distinct| distinct.to_json().into_bytes()));
-        self.body.push(&body);
+        self.push_body(past, &body, addresses);
+    }
+
+    /// Adds the totals of a window, and what else is kept of it: a JSON text of one line.
+    pub fn push_body(&mut self, past: &PastWindow, body: &[u8], addresses: Addresses) {
+        self.addresses = if self.is_empty() { addresses } else { self.addresses.min(addresses) };
+        self.index.push(&serde_json::to_vec(past).expect(WRITTEN));
+        self.body.push(body);
         self.windows += past.windows;
         let (start, end) = self.times.unwrap_or((past.start, past.end));
         self.times = Some((start.min(past.start), end.max(past.end)));
@@ -172,10 +178,15 @@ impl Block {
 
     /// Unpacks the windows for which `is_wanted` returns true, given their number and totals.
     pub fn kept(&self, is_wanted: impl Fn(u64, &PastWindow) -> bool) -> Vec<Kept> {
+        self.bodies(is_wanted).into_iter().filter_map(|(past, text)| entry(past, &text)).collect()
+    }
+
+    /// Unpacks what is kept of the windows for which `is_wanted` returns true, besides their totals.
+    pub fn bodies(&self, is_wanted: impl Fn(u64, &PastWindow) -> bool) -> Vec<(PastWindow, Vec<u8>)> {
         let Some(body) = Packer::unpack(&self.body) else { return Vec::new() };
         let numbered = self.numbered().zip(body.texts());
         let wanted = numbered.filter(|((number, past), _)| is_wanted(*number, past));
-        wanted.filter_map(|((_, past), text)| entry(past, &text)).collect()
+        wanted.map(|((_, past), text)| (past, text)).collect()
     }
 
     /// The block in its format on disk.

@@ -8,7 +8,8 @@
 //! `seconds` has the exact counters of each interface. `windows` has the windows: `packed` compresses them, `block`
 //! is the format of several windows in memory and on disk, `ring` drops the oldest blocks to make room for new ones,
 //! and `reach` estimates how far back they go. `confidence` makes the bounds of a window hold for many windows
-//! together. `distinct` counts distinct addresses over many windows. `archive` has the blocks on disk, each with a
+//! together. `distinct` counts distinct addresses over many windows. `samples` has flow records for
+//! questions that no view asked, which `asked_flows` answers. `archive` has the blocks on disk, each with a
 //! `filter` of its addresses, and `disk` the rest. [`usage`] has what interfaces carried in thirteen months, and a
 //! thread of its own. `answer`, `of_key` and `find` compose the answers for clients, `query` chooses one, `recorder`
 //! is the thread, and `stored` reads a folder without a running weir.
@@ -17,6 +18,7 @@
 
 pub mod answer;
 mod archive;
+mod asked_flows;
 mod block;
 mod confidence;
 mod disk;
@@ -29,6 +31,7 @@ mod query;
 mod reach;
 mod recorder;
 mod ring;
+mod samples;
 mod seconds;
 mod stored;
 #[cfg(test)]
@@ -65,6 +68,10 @@ pub fn memory(history: Option<&weir_config::History>, slots: usize, report: u64)
     let tracks = slots.min(TRACKS_MAX) as u64;
     let seconds = seconds::ROWS_BYTES as u64 + tracks * seconds::TRACK_BYTES as u64;
     let besides = seconds + WORKING_BYTES + recorder::REPORTS_MAX as u64 * report;
-    let bytes = history.map_or(0, |history| history.memory + besides);
+    let bytes = history.map_or(0, |history| {
+        // Samples that are being united are in their share of the memory, if they fit.
+        let share = windows::share_of_samples(history.memory, history.sample);
+        history.memory + samples::pending_bytes(history.sample).saturating_sub(share) + besides
+    });
     Part::new("history", bytes, "an hour of seconds, windows, and room to pack and join them").if_any()
 }

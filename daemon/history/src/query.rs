@@ -8,6 +8,7 @@ use weir_schema::NO_WINDOW;
 
 use crate::{
     answer::{self, POINTS, POINTS_MAX},
+    asked_flows::asked_flows,
     find,
     of_key::{self, OfKey},
     seconds::{Seconds, lock},
@@ -30,6 +31,8 @@ pub enum Query {
     OfKey(OfKey, Time, Option<usize>),
     /// What the windows of this time have of these keys.
     Find(Vec<String>, Time),
+    /// What the flow records of this time have of a question, and the fields of its rows.
+    Flows(String, Vec<String>, Time),
 }
 
 /// The answer as JSON, or why there is none.
@@ -67,6 +70,10 @@ impl Query {
                 check(time)?;
                 json(&find::find(windows, time, keys)?.ok_or_else(|| nothing(windows))?)
             }
+            Self::Flows(question, by, time) => {
+                check(time)?;
+                json(&asked_flows(windows, time, question, by)?.ok_or_else(|| no_sample(windows))?)
+            }
         }
     }
 }
@@ -85,6 +92,20 @@ fn nothing(windows: &Windows) -> String {
         Some((from, to)) => {
             format!("there is no data for this time: the history has windows from {from:.0} to {to:.0}")
         }
+    }
+}
+
+fn no_sample(windows: &Windows) -> String {
+    match windows.samples().oldest().zip(windows.samples().newest()) {
+        None => {
+            "the history has no sample of flow records: set `history: {sample: 1000}`, and ask about a later time; \
+                 the first one comes with the first report"
+                .to_owned()
+        }
+        Some((from, to)) => format!(
+            "there is no sample of flow records of this time, whose addresses are whole enough: the history has samples \
+             from {from:.0} to {to:.0}"
+        ),
     }
 }
 

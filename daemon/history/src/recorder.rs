@@ -20,8 +20,9 @@ use crate::{
     block::Open,
     disk::Disk,
     query::{Answer, Query},
+    samples,
     seconds::{Carried, Seconds, lock},
-    windows::{Windows, of_report},
+    windows::{Windows, of_report, share_of_samples},
 };
 
 /// How many reports may wait while the thread answers or waits for the disk.
@@ -40,6 +41,8 @@ pub struct Settings {
     pub memory: u64,
     /// How many rows it keeps of each list of a window.
     pub rows: usize,
+    /// How many flow records it keeps of each minute.
+    pub sample: usize,
     /// Its folder on disk, if it is kept there.
     pub folder: Option<PathBuf>,
     /// What it may take there.
@@ -55,6 +58,8 @@ pub struct Settings {
 pub struct Changeable {
     /// How many rows it keeps of each list of a window.
     pub rows: usize,
+    /// How many flow records it keeps of each minute.
+    pub sample: usize,
     /// What it may take on disk.
     pub limits: Limits,
     /// How much of addresses answers may show.
@@ -63,7 +68,7 @@ pub struct Changeable {
 
 impl Settings {
     const fn changeable(&self) -> Changeable {
-        Changeable { rows: self.rows, limits: self.limits, addresses: self.addresses }
+        Changeable { rows: self.rows, sample: self.sample, limits: self.limits, addresses: self.addresses }
     }
 }
 
@@ -185,7 +190,9 @@ struct Recorder {
 
 impl Recorder {
     fn new(settings: &Settings, seconds: Arc<Mutex<Seconds>>, changeable: Arc<Mutex<Changeable>>) -> Self {
-        let mut windows = Windows::new(settings.memory, settings.addresses);
+        let samples = share_of_samples(settings.memory, settings.sample);
+        let packed = samples.saturating_sub(samples::pending_bytes(settings.sample));
+        let mut windows = Windows::with_samples(settings.memory - samples, packed, settings.addresses);
         let mut disk = settings.folder.as_ref().map(|folder| Disk::new(folder, &settings.observer));
         if let Some(disk) = &mut disk {
             // Read the disk without the lock, so that the coordinator does not wait.
@@ -225,14 +232,18 @@ impl Recorder {
                 self.write();
             }
         }
+        self.windows.finish_samples();
         self.write();
     }
 
     fn add(&mut self, report: &Report) {
-        let Changeable { rows, limits, addresses: _ } = *lock(&self.changeable);
+        let Changeable { rows, sample: size, limits, addresses: _ } = *lock(&self.changeable);
         self.windows.limit(limits);
         let (mut kept, addresses) = (of_report(report, rows), report.shown_addresses());
         let number = self.windows.single().next();
+        if let Some(sample) = report.sample.as_ref().filter(|_| size > 0) {
+            self.windows.add_sample(&kept.past, (**sample).clone(), size, addresses);
+        }
         let has_closed = self.windows.add(&mut kept, addresses);
         let Some(disk) = &mut self.disk else { return };
         if has_closed {

@@ -6,6 +6,7 @@ use std::{collections::VecDeque, ops::Range};
 use jiff::Timestamp;
 
 use weir_config::Addresses;
+use weir_schema::PastWindow;
 
 use crate::{
     archive::{Archive, Entry},
@@ -117,6 +118,12 @@ impl Ring {
     /// Adds a window to the open block.
     pub fn push(&mut self, kept: &Kept, addresses: Addresses) {
         self.open.push(kept, addresses);
+    }
+
+    /// Adds a window that is kept in another form, in a block of its own.
+    pub fn push_alone(&mut self, past: &PastWindow, body: &[u8], addresses: Addresses) {
+        self.open.push_body(past, body, addresses);
+        self.close();
     }
 
     /// Changes what the archive may take.

@@ -16,7 +16,7 @@ use crate::{
 /// Memory for the windows that are in no closed block yet, in bytes.
 const MEMORY: u64 = 4 << 20;
 /// Nothing is written, so nothing is limited.
-const UNLIMITED: Limits = Limits { bytes: u64::MAX, age: None };
+const UNLIMITED: Limits = Limits { bytes: u64::MAX, age: None, has_samples: true };
 /// Bytes of an observer's identity in the head of a block, after the magic.
 const OBSERVER: usize = 8;
 

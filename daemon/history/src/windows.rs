@@ -9,7 +9,7 @@ use std::{iter, ops::Range, path::Path};
 
 use jiff::{SignedDuration, Timestamp};
 use weir_config::Addresses;
-use weir_schema::{Gap, Interface, Length, PastWindow, REPORTS_KEPT, Report, Union, Unique};
+use weir_schema::{FlowSample, Gap, Interface, Length, PastWindow, REPORTS_KEPT, Report, Union, Unique};
 
 use crate::{
     archive::{Archive, Limits},
@@ -17,6 +17,7 @@ use crate::{
     confidence,
     distinct::{Distincts, DistinctsOfTime},
     ring::{OPEN_MAX, Ring},
+    samples::{self, Samples},
     time::Time,
 };
 
@@ -65,6 +66,7 @@ pub struct Windows {
     open: Option<Distincts>,
     fives: Unions,
     hours: Unions,
+    samples: Samples,
     /// How much of addresses answers may have.
     addresses: Addresses,
 }
@@ -80,42 +82,65 @@ struct Unions {
     addresses: Addresses,
 }
 
-/// The archives of a folder: their names, and each one's part of the limit in sixteenths.
+/// The archives of a folder.
 pub const SINGLE: &str = "windows-";
 const FIVES: &str = "fives-";
 const HOURS: &str = "hours-";
-const PARTS_OF_DISK: [u64; 3] = [12, 3, 1];
+/// The parts of the limit on disk, in 32nds: of single windows, of unions of five minutes and of hours, and of samples of
+/// minutes and of hours. What samples do not take is not used by others, so a history without samples has its own parts.
+const PARTS_OF_DISK: [u64; 5] = [18, 3, 1, 9, 1];
+const PARTS_WITHOUT_SAMPLES: [u64; 5] = [24, 6, 2, 0, 0];
+const ALL_PARTS: u64 = 32;
 
 impl Windows {
     /// Makes a history without windows, which takes at most this many bytes.
     pub fn new(memory: u64, addresses: Addresses) -> Self {
+        Self::with_samples(memory, 0, addresses)
+    }
+
+    /// The same with this many more bytes for samples.
+    pub fn with_samples(memory: u64, samples: u64, addresses: Addresses) -> Self {
         let [fives, hours] = [share_of_fives(memory), share_of_hours(memory)];
         let single = Ring::new(memory - fives - hours);
         let fives = Unions::new(fives, SECONDS_OF_FIVES, addresses);
-        Self { single, open: None, fives, hours: Unions::new(hours, SECONDS_OF_HOURS, addresses), addresses }
+        let hours = Unions::new(hours, SECONDS_OF_HOURS, addresses);
+        Self { single, open: None, fives, hours, samples: Samples::new(samples), addresses }
     }
 
     /// Keeps them in this folder, too, and has those that are there.
     pub fn keep_in(&mut self, folder: &Path, observer: &str, limits: Limits, is_read_only: bool) {
-        let archive = |prefix, part| {
-            let limits = Limits { bytes: limits.bytes / 16 * part, ..limits };
-            Archive::open(folder, prefix, observer, limits, is_read_only)
-        };
-        let [single, fives, hours] = PARTS_OF_DISK;
+        let [single, fives, hours, minutes_sampled, hours_sampled] = parts_of_disk(limits);
+        let archive = |prefix, limits| Archive::open(folder, prefix, observer, limits, is_read_only);
         self.single.keep_in(archive(SINGLE, single));
         self.fives.ring.keep_in(archive(FIVES, fives));
         self.hours.ring.keep_in(archive(HOURS, hours));
+        self.samples.keep_in(archive(samples::MINUTES, minutes_sampled), archive(samples::HOURS, hours_sampled));
         // If single windows are lost, their numbers continue after those of the unions.
         self.single.begin(self.fives.ring.next().max(self.hours.ring.next()));
     }
 
     /// Changes what they may take on disk.
     pub fn limit(&mut self, limits: Limits) {
-        for (ring, part) in
-            [&mut self.single, &mut self.fives.ring, &mut self.hours.ring].into_iter().zip(PARTS_OF_DISK)
-        {
-            ring.limit_archive(Limits { bytes: limits.bytes / 16 * part, ..limits });
-        }
+        let [single, fives, hours, minutes_sampled, hours_sampled] = parts_of_disk(limits);
+        self.single.limit_archive(single);
+        self.fives.ring.limit_archive(fives);
+        self.hours.ring.limit_archive(hours);
+        self.samples.limit(minutes_sampled, hours_sampled);
+    }
+
+    /// The samples of flow records.
+    pub const fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
+    /// Adds the sample of a window. Later samples have at most `size` records.
+    pub fn add_sample(&mut self, past: &PastWindow, sample: FlowSample, size: usize, addresses: Addresses) {
+        self.samples.add(past, sample, size, addresses);
+    }
+
+    /// Writes the samples that are not complete, at the end.
+    pub fn finish_samples(&mut self) {
+        self.samples.finish();
     }
 
     /// Limits how much of addresses answers show from now on.
@@ -126,7 +151,7 @@ impl Windows {
     /// What its packed windows take in memory, in bytes.
     #[cfg(test)]
     fn memory(&self) -> u64 {
-        self.single.bytes() + self.fives.ring.bytes() + self.hours.ring.bytes()
+        self.single.bytes() + self.fives.ring.bytes() + self.hours.ring.bytes() + self.samples.memory()
     }
 
     /// What answers may show of addresses.
@@ -182,6 +207,7 @@ impl Windows {
                 }
             }
         }
+        self.samples.complete();
         let of_fives = self.single.archived(&(self.fives.ring.next()..u64::MAX), &time);
         for entry in of_fives {
             if let Some(block) = self.single.archive().and_then(|archive| archive.read(&entry)) {
@@ -503,9 +529,25 @@ pub const fn share_of_hours(memory: u64) -> u64 {
     memory / 8
 }
 
+/// How much of the memory is for packed samples, if they have at most so many records; 0 if there are none. What is
+/// being united takes memory from them, too.
+pub const fn share_of_samples(memory: u64, size: usize) -> u64 {
+    if size == 0 { 0 } else { memory / 8 }
+}
+
 /// How much of the disk is for single windows.
-pub const fn share_of_windows_on_disk(bytes: u64) -> u64 {
-    bytes / 16 * PARTS_OF_DISK[0]
+pub const fn share_of_windows_on_disk(bytes: u64, has_samples: bool) -> u64 {
+    bytes / ALL_PARTS * if has_samples { PARTS_OF_DISK[0] } else { PARTS_WITHOUT_SAMPLES[0] }
+}
+
+/// How much of the disk is for samples of minutes.
+pub const fn share_of_samples_on_disk(bytes: u64) -> u64 {
+    bytes / ALL_PARTS * PARTS_OF_DISK[3]
+}
+
+fn parts_of_disk(limits: Limits) -> [Limits; 5] {
+    let parts = if limits.has_samples { PARTS_OF_DISK } else { PARTS_WITHOUT_SAMPLES };
+    parts.map(|part| Limits { bytes: limits.bytes / ALL_PARTS * part, ..limits })
 }
 
 /// The number of the part of this length, in seconds, that contains a time.

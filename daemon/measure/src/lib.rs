@@ -17,6 +17,8 @@
 //! is a list in two orders. [`entropy`] says how evenly traffic is spread over the keys of a view. Bounds come from the
 //! tails of the [`binomial`] distribution.
 //!
+//! A [`sampler`] draws the records that the history keeps, for questions that no view asks.
+//!
 //! [`export`] extracts what is merged with the exports of other routers. An [`account`] has the exact numbers. Records
 //! that sampling took are held until it is known whether anything was left out. Rows and totals are made to agree with
 //! their [`whole`], and [`uncertainty`] says how far the numbers may be off.
@@ -52,6 +54,7 @@ pub mod ranking;
 pub mod reader;
 pub mod recent;
 pub mod ring_aggregator;
+pub mod sampler;
 pub mod sampling_control;
 pub mod sampling_error;
 pub mod seen;

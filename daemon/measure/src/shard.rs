@@ -6,7 +6,7 @@
 //! for each record: the interface's sum += record
 //! for each record that feeds: hash the flow and its parts
 //! for each of these:
-//!     totals += record
+//!     totals += record; offer it to the sample
 //!     flow not seen moments ago? it waits until a group is full
 //! for each view, such as the largest sources:
 //!     for each record that it matches: add
@@ -35,6 +35,7 @@ use super::{
     pool::Pool,
     protocols::Protocols,
     recent::Recent,
+    sampler::Sampler,
     unique::Unique,
 };
 use crate::question::{Question, Repeated, Views, sketch::ViewSketch};
@@ -79,6 +80,8 @@ pub struct Shard {
     ready: Vec<Record>,
     /// Recent flows of this window. Their next records are not counted as distinct again.
     recent: Recent,
+    /// The sample of records that the history keeps.
+    pub sampler: Sampler,
     /// The sketches of distinct counts.
     pub unique: Unique,
     /// Flows that the filter of seen flows did not know.
@@ -112,6 +115,7 @@ impl Shard {
             pool: Pool::default(),
             ready: Vec::with_capacity(READY + TOGETHER),
             recent: Recent::default(),
+            sampler: Sampler::new(plan.sample),
             unique: Unique::new(settings, key.id()),
             new_flows: 0,
             views: plan.questions.iter().map(|question| ViewSketch::new(question, key.id(), TOGETHER)).collect(),
@@ -134,6 +138,7 @@ impl Shard {
         self.earlier.clear();
         self.earlier.extend(earlier.iter().map(|key| (key.id(), KeyedHash::new(*key))));
         self.unique.rekey(key_id);
+        self.sampler.rekey(sip(coins, b"sample"));
         for (nth, view) in (0..).zip(&mut self.views) {
             view.rekey(key_id, sip(coins, &[nth]), sip(places, &[nth]));
         }
@@ -268,6 +273,9 @@ impl Shard {
                 *item = Item::new(&self.hash, record);
                 self.total.add(item.tally);
                 self.protocols.add(&item.record.key, item.tally.packets);
+                if self.sampler.is_on() {
+                    self.sampler.offer(record, item.tally);
+                }
                 if !self.recent.meet(item.hashes.flow) {
                     seen.prefetch(item.hashes.flow);
                     fresh[waiting] = *item;
@@ -378,6 +386,7 @@ impl Shard {
             pool,
             ready,
             recent,
+            sampler,
             unique,
             new_flows,
             plan: _,
@@ -391,6 +400,7 @@ impl Shard {
         pool.clear();
         ready.clear();
         recent.clear();
+        sampler.clear();
         unique.clear();
         for one in views.iter_mut() {
             one.clear();
@@ -411,6 +421,7 @@ impl Shard {
             + self.pool.memory_bytes()
             + self.ready.capacity() * size_of::<Record>()
             + self.recent.memory_bytes()
+            + self.sampler.memory_bytes()
             + self.unique.memory_bytes()
             + self.views.iter().map(ViewSketch::memory_bytes).sum::<usize>()
     }
@@ -424,6 +435,7 @@ impl Shard {
             + Pool::default().memory_bytes()
             + (READY + TOGETHER) * size_of::<Record>()
             + Recent::default().memory_bytes()
+            + Sampler::bytes_for(plan.sample)
             + Unique::new(settings, 0).memory_bytes()
             + plan.questions.iter().map(view).sum::<usize>()
     }
@@ -581,7 +593,7 @@ mod tests {
         let unique = [&cleared.unique.flows, &cleared.unique.sources, &cleared.unique.destinations];
         let unique: usize = unique.into_iter().map(HyperLogLog::memory_bytes).sum();
         // Pool, recent flows, ready records, and records of draws.
-        let rest = (128 << 10) + (128 << 10) + 64 * (READY + TOGETHER) + 64 * 64;
+        let rest = (128 << 10) + (128 << 10) + 64 * (READY + TOGETHER) + 64 * 64 + Sampler::bytes_for(views.sample);
         assert_eq!(memory, size_of::<Shard>() + parts + unique + rest);
         fresh.rekey(Key([7, 8]), &[key], SECRETS);
         assert_eq!((fresh.key_id(), new().key_id()), (Key([7, 8]).id(), key.id()));

@@ -217,6 +217,7 @@ mod tests {
             seen: Default::default(),
             account: Default::default(),
             sketches: None,
+            sample: None,
         }
     }
 

@@ -534,6 +534,7 @@ mod tests {
             seen: Default::default(),
             account: Default::default(),
             sketches: None,
+            sample: None,
         }))
     }
 

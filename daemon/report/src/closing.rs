@@ -27,6 +27,7 @@ use crate::{
     compose::{self, Context, answers},
     exporter,
     observer::Observer,
+    sample::sample,
 };
 
 /// The state that is kept from one window to the next to close windows.
@@ -125,14 +126,15 @@ impl Closing {
         let self_metrics = self.self_metrics(&summary, late, sinks);
         let mut interfaces = account(&summary.ledgers);
         tell_apart(&mut interfaces);
+        let sample = sample(window, &summary.uncertainty);
         let merged =
             window.first().map(|first| MergedWindow { first, views: &self.views, uncertainty: &summary.uncertainty });
         let sketches = merged.and_then(|merged| self.exporter.add(merged, &self.views, span, &interfaces));
         let longer: Vec<Answer> = summary.views.iter_mut().map(Answer::take_remembered).collect();
-        let is_remembered = longer.iter().any(|answer| !answer.tables.is_empty());
+        let is_remembered = longer.iter().any(|answer| !answer.tables.is_empty()) || sample.is_some();
         self.remembered = merged.filter(|_| is_remembered).map(|merged| {
             let sketches = exporter::remembered(merged, &self.views, span);
-            compose::remembered(&self.views, &longer, &summary, &interfaces, sketches)
+            Remembered { sample, ..compose::remembered(&self.views, &longer, &summary, &interfaces, sketches) }
         });
         let last = LastWindow {
             uncertainty: summary.uncertainty.clone(),

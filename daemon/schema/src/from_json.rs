@@ -3,7 +3,9 @@
 //! The code that reads a report is 200 KB. A generic function would have it once for each crate and each kind of input,
 //! so each type reads itself, and only from bytes.
 
-use crate::{Found, History, KeyHistory, Live, LiveAnswers, PastWindow, Report, Row, Second, Tombstone, Union, Usage};
+use crate::{
+    AskedFlows, Found, History, KeyHistory, Live, LiveAnswers, PastWindow, Report, Row, Second, Tombstone, Union, Usage,
+};
 
 /// A type that is read from JSON.
 pub trait FromJson: Sized {
@@ -28,6 +30,7 @@ macro_rules! from_json {
 }
 
 from_json!(
+    AskedFlows,
     Found,
     History,
     KeyHistory,

@@ -7,7 +7,7 @@
 //! The crate has what a report means to its readers, and knows nothing of how one is measured: a program that only
 //! reads reports needs no more than this. [`sketches`] are in reports to be merged with those of other routers.
 //! `masking` removes from a report what a reader may not see of addresses. [`alerting`] judges it by the rules of the
-//! configuration. [`series`] has the numbers that are exported or that rules can use. [`arrivals`] knows which reports
+//! configuration. [`flow_sample`] answers questions that no view asked. [`series`] has the numbers that are exported or that rules can use. [`arrivals`] knows which reports
 //! of an observer are missing, [`Content`] which ones are copies, and [`limits`] what a report may have at most.
 
 #![forbid(unsafe_code)]
@@ -16,9 +16,11 @@ mod account;
 mod alert;
 pub mod alerting;
 pub mod arrivals;
+mod asked_flows;
 mod changes;
 mod content;
 mod encoded;
+pub mod flow_sample;
 mod found;
 mod from_json;
 pub mod grid;
@@ -53,9 +55,11 @@ use serde::{Deserialize, Serialize};
 use weir_config::Addresses;
 
 pub use alert::{Alert, Evidence, is_firing};
+pub use asked_flows::{ASKED_FLOWS_SCHEMA, AskedFlows, AskedRecords};
 pub use changes::{CHANGES_SCHEMA, Change, ChangeKind, Changes, ComparedTime, KeyAmount};
 pub use content::Content;
 pub use encoded::Encoded;
+pub use flow_sample::FlowSample;
 pub use found::{Blocks, FOUND_SCHEMA, Found, FoundKey};
 pub use from_json::FromJson;
 pub use history::{
@@ -161,6 +165,9 @@ pub struct Report {
     /// reports between two exports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sketches: Option<Box<Sketches>>,
+    /// A sample of its flow records, which only the history gets. It is not a part of the JSON.
+    #[serde(skip)]
+    pub sample: Option<Box<FlowSample>>,
     /// The cost of measuring and reporting.
     #[serde(rename = "self")]
     pub self_metrics: SelfMetrics,

@@ -1,6 +1,6 @@
 //! The lists of a window as the history keeps them, which are longer than those of its report.
 
-use crate::{Report, Sketches, Top, View};
+use crate::{FlowSample, Report, Sketches, Top, View};
 
 /// The longer lists of a window.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +13,8 @@ pub struct Remembered {
     pub views: Vec<View>,
     /// Small sketches of its distinct counts. Those of sinks are in its report.
     pub sketches: Sketches,
+    /// A sample of its flow records, if the history keeps one.
+    pub sample: Option<Box<FlowSample>>,
 }
 
 impl Remembered {
@@ -21,7 +23,9 @@ impl Remembered {
 
     /// The report with these lists, if there are any, instead of its own.
     pub fn report(longer: Option<Self>, report: &Report) -> Report {
-        let Some(Self { top, top_by_packets, views: mut longer, sketches }) = longer else { return report.clone() };
+        let Some(Self { top, top_by_packets, views: mut longer, sketches, sample }) = longer else {
+            return report.clone();
+        };
         let of_report = |longer: Top, shorter: &Top| Top {
             source_prefixes: shorter.source_prefixes.clone(),
             destination_prefixes: shorter.destination_prefixes.clone(),
@@ -37,6 +41,7 @@ impl Remembered {
             top_by_packets: of_report(top_by_packets, &report.top_by_packets),
             views,
             sketches: Some(Box::new(sketches)),
+            sample,
             ..report.clone()
         }
     }

@@ -144,6 +144,7 @@ impl Union {
             rates: _,
             histograms,
             sketches: _,
+            sample: _,
             self_metrics: _,
         } = report;
         let (views, others): (Vec<_>, Vec<_>) = views.iter().cloned().partition(|view| order(view).is_some());

@@ -63,7 +63,7 @@ fn changes(args: &HistoryChangesArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-const fn form(json: bool, csv: bool) -> ListForm {
+pub(super) const fn form(json: bool, csv: bool) -> ListForm {
     match (json, csv) {
         (true, _) => ListForm::Json,
         (_, true) => ListForm::Csv,
@@ -97,7 +97,10 @@ fn times(SpanArgs { since, from, to }: &SpanArgs, now: Timestamp) -> [Option<Tim
 }
 
 /// Asks a folder, or the running weir.
-fn ask(HistoryPlaceArgs { path, socket: whom }: &HistoryPlaceArgs, command: Command) -> Result<String, Failure> {
+pub(super) fn ask(
+    HistoryPlaceArgs { path, socket: whom }: &HistoryPlaceArgs,
+    command: Command,
+) -> Result<String, Failure> {
     let Some(folder) = path else {
         return Ok(client::ask(&socket(whom)?, command)?.get().to_owned());
     };
@@ -111,10 +114,10 @@ fn nothing(folder: &Path) -> Failure {
     Failure { exit: Exit::Usage, error: why }
 }
 
-fn usage(why: String) -> Failure {
+pub(super) fn usage(why: String) -> Failure {
     Failure { exit: Exit::Usage, error: anyhow::Error::msg(why) }
 }
 
-fn read<T: FromJson>(answer: &str) -> Result<T, Failure> {
+pub(super) fn read<T: FromJson>(answer: &str) -> Result<T, Failure> {
     T::from_json(answer.as_bytes()).map_err(|error| show::ShowError::Foreign(error).into())
 }

@@ -3,7 +3,7 @@
 use std::{fs::File, path::PathBuf};
 
 use weir::{
-    cli::{AskArgs, ReloadArgs, ReportArgs, SocketArgs, StatusArgs, UsageArgs},
+    cli::{AskArgs, HistoryPlaceArgs, ReloadArgs, ReportArgs, SocketArgs, StatusArgs, UsageArgs},
     control::{
         client,
         protocol::{self, KeyAnswers},
@@ -11,11 +11,12 @@ use weir::{
     reload::Reloaded,
     show::{
         self,
+        past::ListForm,
         resolve::{self, Resolved},
     },
 };
 use weir_config::{self as config, Config};
-use weir_schema::{Found, LiveAnswers, Usage, write_answers};
+use weir_schema::{AskedFlows, Found, ListKey, LiveAnswers, Usage, write_answers};
 use weir_system::{
     clock,
     exit::Exit,
@@ -25,7 +26,7 @@ use weir_system::{
 
 use super::{
     failure::Failure,
-    history::span,
+    history::{ask as ask_past, form, read, span, usage as usage_error},
     output::{OutputError, print, print_json},
     settings::{CONFIG, read_config},
 };
@@ -67,23 +68,27 @@ pub(super) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-pub(super) fn ask(AskArgs { keys, live, time, socket: args, json }: AskArgs) -> Result<Exit, Failure> {
+pub(super) fn ask(AskArgs { keys, live, time, by, place, json, csv }: AskArgs) -> Result<Exit, Failure> {
     let (keys, names) =
         resolve::resolve(keys, resolve::system).map_err(|why| Failure::usage(anyhow::Error::msg(why)))?;
     for Resolved { name, addresses } in names {
         let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         say(format_args!("{name} is {}", addresses.join(", ")));
     }
-    if let (from, to) = span(&time)
-        && (from.is_some() || to.is_some())
-    {
-        let answer = client::ask(&socket(&args)?, protocol::Command::Find { keys, from, to })?;
-        if json {
-            return print_json(answer);
-        }
-        show::past::found(&show::understood::<Found>(&answer)?)?;
-        return Ok(Exit::Done);
+    let (from, to) = span(&time);
+    if from.is_some() || to.is_some() || place.path.is_some() {
+        let is_of_lists = by.is_empty() && !csv && keys.iter().all(|key| ListKey::is_in_lists(key));
+        return if is_of_lists {
+            find_keys(keys, (from, to), &place, json)
+        } else {
+            flows(&keys, by, (from, to), &place, form(json, csv))
+        };
     }
+    if !by.is_empty() || csv {
+        let what = if csv { "--csv" } else { "--by" };
+        return Err(usage_error(format!("{what} is for questions about a time: name one, such as --since 1h")));
+    }
+    let args = place.socket;
     let asked = client::ask(&socket(&args)?, protocol::Command::Ask { keys, live })?;
     if json {
         return print_json(asked);
@@ -95,6 +100,44 @@ pub(super) fn ask(AskArgs { keys, live, time, socket: args, json }: AskArgs) -> 
     }
     let KeyAnswers { report_id: _, window, answers } = show::understood(&asked)?;
     write_answers(&window, &answers, show::style(), &mut show::tables()).map_err(OutputError::from)?;
+    Ok(Exit::Done)
+}
+
+/// Prints what the lists of a time had of keys.
+fn find_keys(
+    keys: Vec<String>,
+    (from, to): (Option<String>, Option<String>),
+    place: &HistoryPlaceArgs,
+    json: bool,
+) -> Result<Exit, Failure> {
+    let answer = ask_past(place, protocol::Command::Find { keys, from, to })?;
+    if json {
+        return print_json(answer);
+    }
+    show::past::found(&read::<Found>(&answer)?)?;
+    Ok(Exit::Done)
+}
+
+/// Prints what the flow records of a time have of a question.
+fn flows(
+    keys: &[String],
+    by: Vec<String>,
+    (from, to): (Option<String>, Option<String>),
+    place: &HistoryPlaceArgs,
+    form: ListForm,
+) -> Result<Exit, Failure> {
+    let [question] = keys else {
+        return Err(usage_error(format!(
+            "{} questions: ask the flow records one at a time, with all conditions in one text, such as \
+             src_ip=10.1.0.0/16,dst_port=443",
+            keys.len()
+        )));
+    };
+    let answer = ask_past(place, protocol::Command::Flows { question: question.clone(), by, from, to })?;
+    if form == ListForm::Json {
+        return print_json(answer);
+    }
+    show::past::flows(&read::<AskedFlows>(&answer)?, form)?;
     Ok(Exit::Done)
 }
 

@@ -20,6 +20,9 @@ pub fn query(command: Command) -> Result<Query, String> {
             })
         }
         Command::Find { keys, from, to } => Ok(Query::Find(keys, time(from.as_deref(), to.as_deref())?)),
+        Command::Flows { question, by, from, to } => {
+            Ok(Query::Flows(question, by, time(from.as_deref(), to.as_deref())?))
+        }
         Command::Span { from, to, last, first } => span(time(from.as_deref(), to.as_deref())?, last, first),
         _ => Err("this is not a question to the history".to_owned()),
     }

@@ -95,6 +95,20 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
     },
+    /// What the flow records of this time have of a question that no view asked.
+    Flows {
+        /// Conditions, each as `FIELD=VALUE` or `FIELD!=VALUE`, separated by commas; empty selects all.
+        question: String,
+        /// The fields of the rows; empty if only the sum is asked for.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        by: Vec<String>,
+        /// The start, RFC 3339; if missing, as early as possible.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+        /// The end, RFC 3339; if missing, now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<String>,
+    },
     /// Read the configuration again.
     Reload,
     /// Detach from interfaces, until weir is told to attach again or restarted, or the `interfaces` of its
@@ -111,7 +125,7 @@ pub enum Command {
 }
 
 impl Command {
-    const NAMES: [&'static str; 12] = [
+    const NAMES: [&'static str; 13] = [
         "status",
         "report",
         "ask",
@@ -120,6 +134,7 @@ impl Command {
         "history",
         "span",
         "find",
+        "flows",
         "usage",
         "reload",
         "detach",
@@ -258,6 +273,7 @@ mod tests {
                 view: None,
             },
             Command::Span { from: None, to: None, last: Some(30), first: None },
+            Command::Flows { question: "dst_port=443".to_owned(), by: vec!["dst_ip".to_owned()], from: None, to: None },
             Command::Usage { interface: Some("wan0".to_owned()), by: None, last: Some(3), to: None },
             Command::Reload,
             detach,

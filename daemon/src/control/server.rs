@@ -330,9 +330,12 @@ impl Server {
             Ok(Command::Subscribe) => {
                 Response::Unavailable(format!("{SUBSCRIBERS_MAX} clients have subscribed already: try again later"))
             }
-            Ok(command @ (Command::History { .. } | Command::Span { .. } | Command::Find { .. })) => {
-                return self.remember(past::query(command));
-            }
+            Ok(
+                command @ (Command::History { .. }
+                | Command::Span { .. }
+                | Command::Find { .. }
+                | Command::Flows { .. }),
+            ) => return self.remember(past::query(command)),
             Ok(Command::Usage { interface, by, last, to }) => {
                 return self.sum_up(past::usage(interface, by.as_deref(), last, to.as_deref()));
             }

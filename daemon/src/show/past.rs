@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::{Map, Value, json};
 use weir_config::view::Standard;
 use weir_schema::{
-    Change, Changes, ComparedTime, Estimate, Found, FoundKey, KeyAmount, Top, Union,
+    AskedFlows, AskedRecords, Change, Changes, ComparedTime, Estimate, Found, FoundKey, KeyAmount, Top, Union,
     lists::{FIELDS, fields_as_json},
 };
 use weir_system::{
@@ -116,6 +116,78 @@ pub fn list(union: &Union, list: Standard, by_packets: bool, form: ListForm) -> 
         }
     }
     Ok(())
+}
+
+/// Shows what flow records have of a question.
+///
+/// # Errors
+///
+/// It cannot be written.
+pub fn flows(asked: &AskedFlows, form: ListForm) -> Result<(), ShowError> {
+    let mut out = Screen::stdout(if form == ListForm::Json { screen::Form::Json } else { screen::Form::Text });
+    let lines = match form {
+        ListForm::Json => vec![serde_json::to_string(asked).map_err(std::io::Error::from)?],
+        ListForm::Csv => csv_of_flows(asked),
+        ListForm::Text => lines_of_flows(asked),
+    };
+    for line in lines {
+        writeln!(out, "{}", escaped(&line))?;
+    }
+    Ok(())
+}
+
+/// The fields of the rows, without the lengths of prefixes.
+fn fields_of_flows(asked: &AskedFlows) -> Vec<&str> {
+    asked.by.iter().map(|field| field.split('/').next().unwrap_or(field)).collect()
+}
+
+fn csv_of_flows(asked: &AskedFlows) -> Vec<String> {
+    let fields = fields_of_flows(asked);
+    let numbers = ["packets", "packets_lower", "packets_upper", "bytes", "bytes_lower", "bytes_upper"];
+    let header: Vec<&str> = ["rank"].into_iter().chain(fields.iter().copied()).chain(numbers).collect();
+    let line = |cells: Vec<String>, packets: Estimate, bytes: Estimate| {
+        let numbers = [packets, bytes].into_iter().flat_map(|of| [of.value, of.lower, of.upper]);
+        cells.into_iter().chain(numbers.map(|number| number.to_string())).collect::<Vec<_>>().join(",")
+    };
+    let mut lines = vec![header.join(",")];
+    if asked.by.is_empty() {
+        lines.push(line(vec![String::new()], asked.packets, asked.bytes));
+    }
+    for row in &asked.rows {
+        let Some((packets, bytes)) = row.packets.zip(row.bytes) else { continue };
+        let key = fields.iter().map(|field| row.key.get(*field).map_or_else(String::new, plain));
+        let rank = row.rank.unwrap_or_default().to_string();
+        lines.push(line([rank].into_iter().chain(key).collect(), packets, bytes));
+    }
+    lines
+}
+
+fn lines_of_flows(asked: &AskedFlows) -> Vec<String> {
+    let AskedFlows { from, to, windows, records, missing, packets, bytes, rows, at_most, .. } = asked;
+    let mut lines = vec![format!("{from:.0} to {to:.0}: {windows} windows")];
+    lines.extend(missing.iter().map(|gap| format!("nothing is known of {:.0} to {:.0}", gap.start, gap.end)));
+    let question = if asked.question.is_empty() { "all traffic" } else { &asked.question };
+    lines.push(format!("{question}: {} bytes, {} packets", amount(bytes), amount(packets)));
+    let fields = fields_of_flows(asked);
+    for row in rows {
+        let Some((packets, bytes)) = row.packets.zip(row.bytes) else { continue };
+        let key: Vec<_> = fields.iter().filter_map(|field| row.key.get(*field)).map(plain).collect();
+        let (rank, bytes, packets) = (row.rank.unwrap_or_default(), amount(&bytes), amount(&packets));
+        lines.push(format!("{rank:>4}  {}  {bytes} bytes, {packets} packets", key.join(" ")));
+    }
+    if let Some(at_most) = at_most {
+        lines.push(format!("every other has at most {} bytes, {} packets", at_most.bytes, at_most.packets));
+    }
+    let AskedRecords { sampled, selected } = records;
+    lines.push(match asked.confidence {
+        1.0 => format!("exact: {selected} of {sampled} sampled flow records, which are all there were"),
+        confidence => {
+            let percent = confidence * 100.0;
+            format!("from {selected} of {sampled} sampled flow records; all bounds hold together at {percent:.1} %")
+        }
+    });
+    lines.extend(asked.reaches_back_to.map(|time| format!("weir has samples since {time:.0}")));
+    lines
 }
 
 /// Shows what changed in a list between two times.

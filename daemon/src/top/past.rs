@@ -90,7 +90,8 @@ impl Replayed {
         let (observer, addresses) = (String::new(), weir_config::Addresses::Full);
         let default = weir_config::History::default();
         let (rows, limits) = (default.rows, crate::history::limits(&default));
-        let settings = Settings { memory: MEMORY, rows, folder: None, limits, observer, addresses };
+        // No key of the screen asks the flow records.
+        let settings = Settings { memory: MEMORY, rows, sample: 0, folder: None, limits, observer, addresses };
         History::start(settings).map(Self)
     }
 

@@ -66,6 +66,9 @@ pub const MONTH_DAY: RangeInclusive<u64> = 1..=28;
 /// Rows that the history keeps of each list of a window.
 pub const HISTORY_ROWS: RangeInclusive<u64> = 1..=256;
 
+/// Flow records that the history keeps of each minute; 0 keeps none.
+pub const HISTORY_SAMPLE: RangeInclusive<u64> = 0..=10_000;
+
 /// Bytes of the history on disk.
 pub const HISTORY_SIZE: RangeInclusive<u64> = 1 << 20..=1 << 40;
 

@@ -25,7 +25,7 @@ mod sections;
 mod sink;
 mod source;
 mod spool;
-mod suggest;
+pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
 mod tunnel_ports;

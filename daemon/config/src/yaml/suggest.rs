@@ -9,7 +9,7 @@ const NAME_BYTES_MAX: usize = 64;
 const NAMES_MAX: usize = 3;
 
 /// The nearest of `known` to `name`, if it is near enough: up to a third of the letters may be wrong.
-pub(super) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     near(name, known).min_by_key(|(slips, _)| *slips).map(|(_, candidate)| candidate)
 }
 

@@ -15,7 +15,7 @@ use super::{Config, Estimates};
 use crate::{
     names::Prefix,
     view::{
-        Condition, FLOW, KeyLayout, Measure, Side, Unpackable, Values, View,
+        Condition, FLOW, KeyLayout, Measure, Side, Unpackable, Values, View, condition,
         field::{self, Comparison, FIELDS, FieldRow, Source},
     },
 };
@@ -335,52 +335,22 @@ fn values<T>(field: &Field<'_>, mut read: impl FnMut(&Field<'_>, &str) -> Option
 }
 
 fn numbers(field: &Field<'_>, what: &str, read: fn(&str) -> Option<u8>) -> Option<(Vec<String>, Vec<u8>)> {
-    values(field, |item, text| {
-        let number = read(text);
-        if number.is_none() {
-            item.refuse(format!("{:?} is not a valid {what}", short(text)));
-        }
-        number
-    })
+    values(field, |item, text| accepted(item, condition::small(text, what, read)))
 }
 
 /// Reads numbers and ranges of numbers, parsed by `read`.
 fn ranges(field: &Field<'_>, most: u32, what: &str, read: fn(&str) -> Option<u32>) -> Option<(Vec<String>, Values)> {
-    let (texts, ranges) = values(field, |item, text| {
-        let range = match text.split_once('-') {
-            Some((first, last)) => read(first.trim()).zip(read(last.trim())),
-            None => read(text).map(|number| (number, number)),
-        };
-        match range {
-            Some((first, last)) if first > last => {
-                item.refuse(format!("the range {text} is reversed: did you mean {last}-{first}?"));
-                None
-            }
-            Some((_, last)) if last > most => {
-                item.refuse(format!("{last} is not a valid {what}: the largest is {most}"));
-                None
-            }
-            None => {
-                item.refuse(format!(
-                    "{:?} is not a valid {what}: expected 0 to {most}, or a range such as 80-90",
-                    short(text)
-                ));
-                None
-            }
-            range => range,
-        }
-    })?;
+    let (texts, ranges) = values(field, |item, text| accepted(item, condition::range(text, most, what, read)))?;
     Some((texts, Values::Ranges(ranges)))
 }
 
+/// The value that was read. Refuses it at its place if there is none.
+fn accepted<T>(item: &Field<'_>, read: Result<T, impl ToString>) -> Option<T> {
+    read.map_err(|why| item.refuse(why.to_string())).ok()
+}
+
 fn prefixes(field: &Field<'_>) -> Option<(Vec<String>, Values)> {
-    let (texts, prefixes) = values(field, |item, text| match text.parse::<Prefix>() {
-        Ok(prefix) => Some(prefix),
-        Err(why) => {
-            item.refuse(why.to_string());
-            None
-        }
-    })?;
+    let (texts, prefixes) = values(field, |item, text| accepted(item, text.parse::<Prefix>()))?;
     Some((texts, Values::Prefixes(prefixes)))
 }
 

@@ -62,7 +62,7 @@ impl Writer {
     fn start_as(directory: &Directory, bytes: u64, observer: &str) -> Self {
         let (mut windows, mut seconds) = (Windows::new(64 << 10, Addresses::Full), Seconds::default());
         let mut disk = Disk::new(&directory.0.join(FOLDER), observer);
-        disk.load(&mut windows, &mut seconds, Limits { bytes, age: None });
+        disk.load(&mut windows, &mut seconds, Limits { bytes, age: None, has_samples: false });
         assert!(!disk.writes.is_failing);
         let minute = Open::new(windows.single().next());
         Self { disk, windows, seconds, minute }
@@ -166,7 +166,7 @@ fn the_size_on_disk_is_bounded_and_the_oldest_go_first() {
     assert_eq!((next.windows, next.totals, next.missing), (known.windows, known.totals, known.missing));
     // An hour is the least; a segment has some of it.
     let mut next = Writer::start(&directory, MOST);
-    next.windows.limit(Limits { bytes: MOST, age: Some(Duration::from_secs(3600)) });
+    next.windows.limit(Limits { bytes: MOST, age: Some(Duration::from_secs(3600)), has_samples: false });
     assert!(next.windows.single().oldest() > writer.windows.single().oldest());
 }
 
@@ -326,7 +326,7 @@ fn a_failing_disk_is_logged_once() {
     fs::write(directory.0.join(FOLDER), "a file").unwrap();
     let (mut windows, mut seconds) = (Windows::new(1 << 20, Addresses::Full), Seconds::default());
     let mut disk = Disk::new(&directory.0.join(FOLDER), OBSERVER);
-    disk.load(&mut windows, &mut seconds, Limits { bytes: DISK, age: None });
+    disk.load(&mut windows, &mut seconds, Limits { bytes: DISK, age: None, has_samples: false });
     assert!(disk.writes.is_failing);
     let mut kept = of_report(&report(0, &[(1, 1)]), ROWS);
     windows.add(&mut kept, Addresses::Full);
@@ -394,7 +394,7 @@ fn what_may_not_be_shown_is_not_answered() {
 #[test]
 fn a_clock_that_is_wrong_for_a_while_removes_little() {
     let directory = Directory::new("clock");
-    let month = Limits { bytes: DISK, age: Some(Duration::from_secs(30 * 86_400)) };
+    let month = Limits { bytes: DISK, age: Some(Duration::from_secs(30 * 86_400)), has_samples: false };
     let mut writer = Writer::start(&directory, DISK);
     for nth in 0..12 * 180 {
         let report = crate::testing::report_of(nth, 480, &[(1, 5)]);

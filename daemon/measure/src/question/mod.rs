@@ -106,6 +106,8 @@ pub struct Views {
     pub unique: Fingerprint,
     /// The part that they need of records whose packets another interface has fed.
     pub repeated: Repeated,
+    /// How many records the sample of a window has, for the history; 0 if none is drawn.
+    pub sample: usize,
     /// The interfaces that their tests select.
     pub directory: Arc<Directory>,
     /// The named networks of addresses.
@@ -163,7 +165,8 @@ impl Views {
             (false, None) => Repeated::Ignored,
         };
         let (standard, directory) = (standard.len(), Arc::new(directory));
-        Arc::new(Self { questions, standard, unique, repeated, directory, networks, geo })
+        let sample = config.history.as_ref().map_or(0, |history| history.sample_of_window(config.report.interval));
+        Arc::new(Self { questions, standard, unique, repeated, sample, directory, networks, geo })
     }
 
     /// The most rows of a report with this many interfaces. A row of double size counts as two.

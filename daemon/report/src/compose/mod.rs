@@ -120,6 +120,7 @@ pub fn report(context: Context<'_>, summary: &Summary) -> Report {
         answers: asked,
         rates,
         sketches: None,
+        sample: None,
         histograms: Histograms { packet_size_bytes: sizes::histogram(sizes) },
         self_metrics,
     }
@@ -138,7 +139,7 @@ pub fn remembered(
     let kept = views.in_views().filter_map(|(nth, question)| Some((question, answers.get(nth)?)));
     let kept = kept.filter(|(_, answer)| !answer.tables.is_empty());
     let kept = kept.map(|(question, answer)| rows::view(views, question, answer, interfaces)).collect();
-    Remembered { top: of("bytes"), top_by_packets: of("packets"), views: kept, sketches }
+    Remembered { top: of("bytes"), top_by_packets: of("packets"), views: kept, sketches, sample: None }
 }
 
 /// How many full seconds of the wall clock lie within a window.

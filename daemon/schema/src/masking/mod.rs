@@ -38,6 +38,7 @@ impl Report {
             views,
             answers,
             sketches,
+            sample,
             // None of these has an address of the traffic.
             schema: _,
             id: _,
@@ -67,6 +68,9 @@ impl Report {
         MaskedRows::of(answers, addresses, None);
         if let Some(sketches) = sketches {
             mask_sketches(sketches);
+        }
+        if let Some(sample) = sample {
+            sample.mask(addresses);
         }
         self
     }

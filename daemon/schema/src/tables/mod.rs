@@ -113,6 +113,7 @@ pub fn write_tables(report: &Report, style: Style, out: &mut impl Write) -> io::
         // The sketches are for machines.
         sketches: _,
         self_metrics,
+        sample: _,
     } = report;
     let mut page = Page { style, together: false, out };
     page.head(observer, window, id)?;

@@ -68,6 +68,11 @@ impl ListKey {
         Ok(key)
     }
 
+    /// Returns true if the standard lists may have this: an address, or the fields of a row.
+    pub fn is_in_lists(key: &str) -> bool {
+        key.parse::<IpAddr>().is_ok() || Self::parse(key, None).is_ok()
+    }
+
     /// The key, unless it has more of an address than may be shown.
     ///
     /// # Errors

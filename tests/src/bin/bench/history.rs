@@ -80,10 +80,11 @@ struct Sent {
 fn write(folder: &Path, windows: u64) -> Result<Sent> {
     let mut golden: Report = serde_json::from_str(include_str!("../../../../daemon/schema/tests/golden/report.json"))?;
     golden.addresses = None;
-    let limits = Limits { bytes: u64::MAX, age: None };
+    let limits = Limits { bytes: u64::MAX, age: None, has_samples: false };
     let observer = golden.observer.id.clone();
     let settings = Settings {
         memory: MEMORY,
+        sample: 0,
         rows: ROWS,
         folder: Some(folder.to_owned()),
         limits,

@@ -9,7 +9,7 @@ use weir_common::{
     record::Record,
 };
 use weir_config::{
-    Config, Estimates,
+    Config, Estimates, History,
     view::{Side, Standard},
 };
 use weir_measure::{
@@ -97,6 +97,7 @@ pub fn bench() -> Result<()> {
             part(7),
             part(8),
             format!("{:.0}", median(9) - median(3)),
+            format!("{:.1}", whole - median(10)),
         ]);
     }
     table::write(
@@ -113,6 +114,7 @@ pub fn bench() -> Result<()> {
             "a user's view",
             "no match",
             "prefixes",
+            "sample",
         ],
         &rows,
     )?;
@@ -124,6 +126,7 @@ pub fn bench() -> Result<()> {
          - no view: unique counts, new flows and totals. The columns after it have the additional time of these \
          views.\n\
          - prefixes: the additional time of the five lists if two of them feed the standard views of prefixes.\n\
+         - sample: the part of the whole shard that draws the sample of records for the history.\n\
          - a user's view: bytes by src_ip/24. No match: the same where no record matches.\n\
          Checked after each round: totals were exact, and the bounds of unique counts, new flows and the first flow held.\n",
         thousands(RECORDS)
@@ -164,7 +167,13 @@ fn records(flow: fn(u64) -> FlowKey) -> Vec<Record> {
 
 /// A plan of these standard views, and of a view of the user.
 fn plan(standard: &[Standard], own: Option<&str>) -> Result<Arc<Views>> {
-    let mut config = Config { standard_views: standard.to_vec(), estimates: ESTIMATES, ..Config::default() };
+    planned(standard, own, History::default().sample)
+}
+
+/// The same with a sample of this many records.
+fn planned(standard: &[Standard], own: Option<&str>, sample: usize) -> Result<Arc<Views>> {
+    let history = Some(History { sample, ..History::default() });
+    let mut config = Config { standard_views: standard.to_vec(), estimates: ESTIMATES, history, ..Config::default() };
     config.report.top = TOP;
     if let Some(own) = own {
         config.views.push(config.parse_view(own, "bench", "own")?);
@@ -173,7 +182,7 @@ fn plan(standard: &[Standard], own: Option<&str>) -> Result<Arc<Views>> {
     Ok(Views::new(&config, 2)?)
 }
 
-const PARTS: usize = 10;
+const PARTS: usize = 11;
 
 /// Runs a window's records through a shard with all views, and through shards with some views. Returns the nanoseconds
 /// per record of each.
@@ -196,6 +205,7 @@ fn round(records: &[Record]) -> Result<[f64; PARTS]> {
         with(&[], Some("{by: [src_ip/24]}"))?,
         with(&[], Some("{by: [src_ip/24], match: {proto: gre}}"))?,
         with(tops, None)?,
+        through(&planned(&Standard::ALL, None, 0)?, records)?.0,
     ])
 }
 
