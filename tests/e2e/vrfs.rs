@@ -63,7 +63,7 @@ fn a_sink_waits_for(device: Device) -> Result<()> {
     let config = |_: &Path| {
         format!(
             "interfaces: [{INTERFACE}]\nreport: {{interval: 1s}}\n\
-             sinks: [{{type: http, url: \"http://{COLLECTOR}:{port}/\", timeout: 500ms, vrf: mgmt}}]\n"
+             sinks: [{{type: http, url: \"http://{COLLECTOR}:{port}/\", vrf: mgmt}}]\n"
         )
     };
     let mut daemon = Daemon::start_program(&program, Some(&pair.observer), config)?;
@@ -83,8 +83,9 @@ fn a_sink_waits_for(device: Device) -> Result<()> {
     pair.observer.ip(&format!("link set {name} up"))?;
     pair.generator.ip(&format!("address add {COLLECTOR}/24 dev far"))?;
     pair.generator.ip("link set far up")?;
-    let received = collector.wait_for(3, TIMEOUT).with_context(|| daemon.log().unwrap_or_default())?;
-    for (nth, one) in received.iter().enumerate() {
+    let arrived = || Ok((collector.received().len() >= 3).then_some(()));
+    clock::wait_for("reports at the collector", TIMEOUT, arrived).with_context(|| daemon.log().unwrap_or_default())?;
+    for (nth, one) in collector.received().iter().enumerate() {
         ensure!(number(&one.report["observer"]["seq"])? == nth as u64 + 1, "report {nth} is {}", one.report["id"]);
     }
     let status = daemon.stop(TIMEOUT)?;

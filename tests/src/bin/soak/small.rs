@@ -45,10 +45,12 @@ pub fn soak(minutes: u64, rate: u32) -> Result<bool> {
     pair.generator.ip(&format!("link set {sends} arp off up"))?;
     pair.observer.ip(&format!("link set {receives} arp off up"))?;
     let (group, state, scratch) = (Group::new()?, Scratch::new()?, Scratch::new()?);
+    // In the namespace, /sys has no groups any more.
     let script = format!(
-        "#!/bin/sh\n{}STATE_DIRECTORY='{}' exec '{}' \"$@\"\n",
+        "#!/bin/sh\n{}STATE_DIRECTORY='{}' exec ip netns exec {} '{}' \"$@\"\n",
         group.joining(),
         state.path().display(),
+        pair.observer.name(),
         weir_binary()?.canonicalize()?.display()
     );
     let program = scratch.script(&script, "weir", 0o700)?;
@@ -75,7 +77,7 @@ pub fn soak(minutes: u64, rate: u32) -> Result<bool> {
 /// Measures both links with one weir, and checks that every packet is in its reports.
 fn live(pair: &QuietPair, program: &Path, rate: u32, seed: u64, valve: &mut BTreeMap<String, u64>) -> Result<Ledger> {
     let interfaces = [QUIET_LINK[1], SECOND_LINK[1]];
-    let mut daemon = Daemon::start_program(program, Some(&pair.observer), |reports| {
+    let mut daemon = Daemon::start_program(program, None, |reports| {
         format!(
             "interfaces: [{}]\nmemory: 20MiB\nreport: {{interval: 1s}}\nsampling: {{packets: auto}}\n\
              sinks: [{{type: file, path: {}}}]\n",
