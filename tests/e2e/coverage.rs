@@ -12,7 +12,7 @@ use weir_tests::{
     traffic::{Plan, Traffic},
 };
 
-use crate::watch::{self, QUIET_LINK, ROOMY_RINGS, TIMEOUT, list, measure, seen_on, stop};
+use crate::watch::{self, QUIET_LINK, ROOMY_RINGS, TIMEOUT, list, measure, number, seen_on, stop};
 
 alone![heavy_traffic_is_not_suspected];
 tests![packets_that_are_dropped_before_are_noticed, a_program_that_sees_nothing_is_noticed];
@@ -52,7 +52,23 @@ fn packets_that_are_dropped_before_are_noticed() -> Result<()> {
     ensure!((SENT / 2 - 1_000..SENT / 2 + 1_000).contains(&seen), "seen {seen} of a half of {SENT}");
     let whole = account::coverage(&reports)?;
     ensure!((0.45..0.55).contains(&whole), "coverage {whole} over all windows");
+    // Of windows with few packets nothing is certain.
+    let missed = SENT - seen;
+    let [least, most] = unseen(&reports)?;
+    ensure!((missed / 2..=missed).contains(&least) && most >= least, "{least} to {most} unseen, and {missed} were");
     Ok(())
+}
+
+/// The bounds of the packets that were not seen, over all reports.
+fn unseen(reports: &[Value]) -> Result<[u64; 2]> {
+    let mut sum = [0, 0];
+    for report in reports {
+        let packets = &report["interfaces"][0]["unseen"]["packets"];
+        for (sum, bound) in sum.iter_mut().zip(["lower", "upper"]) {
+            *sum += if packets.is_null() { 0 } else { number(&packets[bound])? };
+        }
+    }
+    Ok(sum)
 }
 
 fn a_program_that_sees_nothing_is_noticed() -> Result<()> {
@@ -78,6 +94,7 @@ fn heavy_traffic_is_not_suspected() -> Result<()> {
         ensure!(!suspects, "{mode}:\n{log}");
         let whole = account::coverage(&reports)?;
         ensure!((0.999..=1.001).contains(&whole), "{mode}: coverage {whole} over all windows");
+        ensure!(unseen(&reports)? == [0, 0], "{mode}: {:?} packets unseen", unseen(&reports)?);
     }
     Ok(())
 }

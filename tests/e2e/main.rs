@@ -68,6 +68,7 @@ mod names;
 mod nat;
 mod nats;
 mod notify;
+mod offload;
 mod open;
 mod otlp;
 mod package;
@@ -91,6 +92,8 @@ mod tcx;
 mod top;
 mod usage;
 mod views;
+mod vrfs;
+mod vyos;
 mod watch;
 mod windows;
 
@@ -178,6 +181,7 @@ const PATIENT: &[Suite] = &[
     Suite { name: "ipfix", tests: ipfix::TESTS, requirements: ipfix::requirements_of_collectors },
     Suite::in_namespaces("doctor", doctor::TESTS),
     Suite::in_namespaces("usage", usage::TESTS),
+    Suite { name: "vyos", tests: vyos::TESTS, requirements: vyos::requirements },
     Suite::in_namespaces("log", log::TESTS),
 ];
 
@@ -186,7 +190,7 @@ fn main() -> ExitCode {
     // These run only if there is a package to test.
     let package = Suite { name: "package", tests: package::of_packages(), requirements: systemd::machine_requirements };
     let tarball = Suite::in_namespaces("tarball", tarball::of_tarball());
-    let others = merged::trials().into_iter().chain(modes::kinds());
+    let others = merged::trials().into_iter().chain(modes::kinds()).chain(vrfs::trials()).chain(offload::trials());
     let patient = PATIENT.iter().chain([&package, &tarball]).flat_map(Suite::trials).chain(others).collect::<Vec<_>>();
     let alone = ALONE.iter().flat_map(Suite::trials).collect::<Vec<_>>();
     let groups = match arguments.test_threads {

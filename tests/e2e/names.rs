@@ -266,10 +266,11 @@ fn hostile_report() -> Result<Value> {
 
 /// Makes every name in a report hostile.
 fn spoil(value: &mut Value) {
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 13] = [
         "name",
         "site",
         "alias",
+        "vrf",
         "version",
         "trouble",
         "troubles",

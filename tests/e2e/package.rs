@@ -1,7 +1,13 @@
 //! The Debian packages in a small Debian with a real systemd: they are installed, upgraded and purged as an operator
 //! would do it. `scripts/package --check` makes the packages and runs this.
 
-use std::{env, fs, path::PathBuf, process::Command, thread, time::Duration};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -12,6 +18,7 @@ use weir_tests::{
     inject::Pace,
     netns::{Lab, QuietPair},
     oracle::Oracle,
+    scratch::Scratch,
     traffic::{Mix, Plan, Traffic},
 };
 
@@ -67,8 +74,12 @@ const REPORTS: &str = "var/lib/weir/reports.ndjson";
 
 fn it_is_installed_upgraded_and_purged() -> Result<()> {
     let [weir, collector] = [WEIR, COLLECTOR].map(|name| package(name).with_context(|| format!("no package: {name}")));
-    let (weir, collector) = (fs::read(weir?)?, fs::read(collector?)?);
+    let weir = weir?;
+    let before = version_before(&weir)?;
+    let (weir, collector) = (fs::read(weir)?, fs::read(collector?)?);
     let mut machine = Machine::boot(&[
+        Installed { path: "root/before.deb", content: &before, mode: 0o644 },
+        Installed { path: "root/smoke", content: include_bytes!("../../config/package/tests/smoke"), mode: 0o755 },
         Installed { path: "root/weir.deb", content: &weir, mode: 0o644 },
         Installed { path: "root/weir-collect.deb", content: &collector, mode: 0o644 },
     ])?;
@@ -103,7 +114,7 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
     machine.done("systemctl restart weir")?;
     measures(&machine, &pair, 81)?;
 
-    // Installing the same package again is an upgrade to a rebuilt one. The edited configuration stays.
+    // The edited configuration stays.
     let pid = status(&machine)?["pid"].clone();
     if probe_tcx()? {
         upgrades_beside_traffic(&machine, &pair)?;
@@ -111,10 +122,15 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
         // With the classic tc hook weir detaches when it stops.
         machine.done("dpkg --install /root/weir.deb")?;
     }
+    let version = machine.done("dpkg-query --show --showformat '${Version}' weir")?;
+    ensure!(version != VERSION_BEFORE, "it was not upgraded");
     let upgraded = || Ok(status(&machine).ok().filter(|told| told["pid"] != pid).map(drop));
     clock::wait_for("the upgraded weir", TIMEOUT, upgraded).with_context(|| machine.log())?;
     ensure!(fs::read_to_string(machine.path(CONFIG))? == text, "the configuration was overwritten");
     measures(&machine, &pair, 82)?;
+
+    let smoke = machine.done("/root/smoke")?;
+    ensure!(smoke.contains("counted 200 of 200 datagrams"), "{smoke}");
 
     // At boot it starts by itself, and finds the interface as soon as there is one.
     drop(pair);
@@ -137,6 +153,26 @@ fn it_is_installed_upgraded_and_purged() -> Result<()> {
     Ok(())
 }
 
+/// What [`version_before`] makes.
+const VERSION_BEFORE: &str = "0.0.1-1";
+
+/// The same package with an earlier version.
+fn version_before(package: &Path) -> Result<Vec<u8>> {
+    let scratch = Scratch::new()?;
+    let (folder, packed) = (scratch.file("package"), scratch.file("before.deb"));
+    Ended::of(Command::new("dpkg-deb").arg("--raw-extract").arg(package).arg(&folder))?.check(0, &[])?;
+    let control = folder.join("DEBIAN/control");
+    let text = fs::read_to_string(&control)?;
+    let lines = text.lines().map(|line| match line.split_once(": ") {
+        Some(("Version", _)) => format!("Version: {VERSION_BEFORE}\n"),
+        _ => format!("{line}\n"),
+    });
+    fs::write(&control, lines.collect::<String>())?;
+    Ended::of(Command::new("dpkg-deb").args(["--root-owner-group", "--build", "-Znone"]).arg(&folder).arg(&packed))?
+        .check(0, &[])?;
+    Ok(fs::read(packed)?)
+}
+
 /// Installs the package while packets come, and prints how long it takes until weir shows the source that really sent
 /// most. Nothing is configured. Returns what the package manager wrote.
 #[expect(clippy::print_stdout, reason = "the time is for people; a test asserts none")]
@@ -151,7 +187,7 @@ fn first_top_talker(machine: &Machine, pair: &QuietPair) -> Result<String> {
         // Some packets have passed before.
         thread::sleep(Duration::from_secs(1));
         let begun = clock::now();
-        let told = machine.done("dpkg --install /root/weir.deb")?;
+        let told = machine.done("dpkg --install /root/before.deb")?;
         let installed = begun.elapsed();
         let shown = clock::wait_for("the first top talker", TIMEOUT, || {
             let told = machine.run("weir status")?.out;
@@ -202,7 +238,7 @@ fn files(machine: &Machine) -> Result<Vec<String>> {
     Ok(found.lines().map(str::to_owned).collect())
 }
 
-/// Installs the package again while packets come: each is in a report, and programs stay on the interface.
+/// Upgrades to the package while packets come: each is in a report, and programs stay on the interface.
 fn upgrades_beside_traffic(machine: &Machine, pair: &QuietPair) -> Result<()> {
     const RATE: u32 = 5_000;
     let known = reports(machine)?.len();

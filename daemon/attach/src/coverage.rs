@@ -194,6 +194,14 @@ pub struct Compared {
     pub finding: Option<Finding>,
 }
 
+impl Compared {
+    /// Bounds of the packets that were not seen, if some were certainly missed.
+    pub fn certainly_unseen(&self) -> Option<[Tally; 2]> {
+        let Unseen { counted, beyond } = self.unseen.filter(|_| self.shortage == Shortage::Certain)?;
+        Some([counted, [counted, beyond].into_iter().sum()])
+    }
+}
+
 /// One direction of an interface, since its program was attached or since the last warning.
 #[derive(Debug, Default)]
 pub struct Coverage {

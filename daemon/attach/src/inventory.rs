@@ -51,6 +51,17 @@ impl Inventory {
         self.listed(ifindex).filter(|_| !self.is_gone(ifindex))
     }
 
+    /// The name of the VRF that the interface with this index is, or is in: itself, or the bridge or bond that it is a
+    /// member of.
+    pub fn vrf(&self, ifindex: u32) -> Option<String> {
+        /// Linux allows no deeper nesting of interfaces (`MAX_NEST_DEV`).
+        const NESTED_MAX: usize = 8;
+        let first = self.listed(ifindex)?;
+        let masters = std::iter::successors(Some(first), |device| self.listed(device.master?));
+        let is_vrf = |device: &&Device| device.kind.as_deref() == Some("vrf");
+        masters.take(NESTED_MAX).find(is_vrf).map(|vrf| vrf.name.clone())
+    }
+
     /// Returns true if an interface with this name is in the last list.
     pub fn has_name(&self, name: &str) -> bool {
         self.devices.iter().any(|device| device.name == name)

@@ -50,25 +50,28 @@ pub struct InterfaceNow<'a> {
 struct Refused<'a> {
     device: &'a Device,
     alias: Option<String>,
+    vrf: Option<String>,
     way: Way,
     reason: &'a str,
 }
 
 impl<'a> Refused<'a> {
     fn measured(self) -> MeasuredInterface {
-        let Self { device, alias, way, reason } = self;
+        let Self { device, alias, vrf, way, reason } = self;
         MeasuredInterface {
             slot: None,
             name: device.name.clone(),
             earlier_name: None,
             index: Some(device.ifindex),
             alias,
+            vrf,
             mode: Obtained::Refused.name(),
             counts: Counts::Packets,
             direction: Some(way.name()),
             feeds: Feeds::All.name(),
             coverage: None,
             coverage_bytes: None,
+            unseen: None,
             blind: None,
             trouble: Some(reason.to_owned()),
         }
@@ -172,7 +175,8 @@ impl Attachments<'_> {
             let is_its = |one: &&Attachment| one.name == device.name && one.way == way && !one.is_tried_again();
             let device = self.inventory.listed(device.ifindex)?;
             let is_shown = self.slots.iter().any(|one| is_its(&one));
-            (!is_shown).then_some(Refused { device, alias: alias(&self.rules[rule], device), way, reason })
+            let (alias, vrf) = (alias(&self.rules[rule], device), self.inventory.vrf(device.ifindex));
+            (!is_shown).then_some(Refused { device, alias, vrf, way, reason })
         };
         self.wanted(self.inventory.devices()).into_iter().filter_map(refused).take(INTERFACES_MAX).collect()
     }
@@ -195,12 +199,15 @@ impl Attachments<'_> {
                 earlier_name: attachment.earlier_name.take().filter(|earlier| *earlier != attachment.name),
                 index: attachment.present.map(|present| present.ifindex),
                 alias: attachment.alias.clone(),
+                vrf: attachment.present.and_then(|present| self.inventory.vrf(present.ifindex)),
                 mode: attachment.obtained.name(),
                 counts: attachment.obtained.counts(),
                 direction: Some(attachment.way.name()),
                 feeds: attachment.feeds.name(),
                 coverage: compared.packets,
                 coverage_bytes: compared.bytes,
+                // While it was blind, they are in `lost.blind`.
+                unseen: compared.certainly_unseen().filter(|_| attachment.blind.is_none()),
                 blind: attachment.blind.take(),
                 trouble: attachment.trouble().or(held_up).map(str::to_owned),
             });

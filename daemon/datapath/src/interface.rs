@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use weir_common::ledger::Tally;
+
 /// The unit that the ledger counts as a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
@@ -52,6 +54,8 @@ pub struct MeasuredInterface {
     pub index: Option<u32>,
     /// The operator's name for it, if any.
     pub alias: Option<String>,
+    /// The name of the VRF that it is in, if any.
+    pub vrf: Option<String>,
     /// How its packets were seen.
     pub mode: &'static str,
     /// The unit that counts as a packet.
@@ -64,6 +68,8 @@ pub struct MeasuredInterface {
     pub coverage: Option<Share>,
     /// Bytes seen per byte that the interface itself counted, if known.
     pub coverage_bytes: Option<Share>,
+    /// Bounds of the packets that the interface counted and weir did not see, if some are certainly missing.
+    pub unseen: Option<[Tally; 2]>,
     /// How long weir may have been blind to its packets, if at all.
     pub blind: Option<Duration>,
     /// The reason why weir does not see all its packets now.
@@ -93,12 +99,14 @@ mod tests {
             earlier_name: None,
             index,
             alias: None,
+            vrf: None,
             mode: "tcx",
             counts: Counts::Packets,
             direction: Some(direction),
             feeds: "all",
             coverage: None,
             coverage_bytes: None,
+            unseen: None,
             blind: None,
             trouble: None,
         };

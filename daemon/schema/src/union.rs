@@ -288,6 +288,7 @@ impl Union {
                 direction: None,
                 index: None,
                 alias: None,
+                vrf: None,
                 trouble: None,
                 unread_link_types: Vec::new(),
                 ..sum

@@ -4,7 +4,7 @@ use std::{collections::HashMap, io, slice};
 
 use weir_attach::{
     GenericXdp, NO_DEFAULT_ROUTE, NONE_FITS, Obtained, attach_methods, covers, link_layer, list,
-    netlink::{self, Device, Devices, Discipline, Traffic, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
+    netlink::{self, Device, Devices, Discipline, Flowtable, Traffic, XDP_BASIC, XDP_FRAGMENTS, XdpProgram},
 };
 use weir_common::packet;
 use weir_config::{Direction, Interface, Mode, interface::Way};
@@ -12,7 +12,7 @@ use weir_datapath::{Features, online_cpus, probe_tcx, tap::PacketSocket};
 use weir_system::numbers::grouped;
 
 use super::{
-    Answer, Finding, InterfaceFindings,
+    Answer, Finding, InterfaceFindings, bypass,
     hooks::{self, Hooks},
     restart,
     sysfs::{self, Queues},
@@ -85,6 +85,7 @@ fn examine_one(rule: &Interface, name: &str, has_programs: bool) -> InterfaceFin
                 has_programs,
                 packet_sockets: PacketSocket::is_permitted(),
                 offloads: netlink::offloads(device.ifindex),
+                flowtables: bypass::flowtables(),
                 hooks: Way::ALL.map(|way| hooks::examine(&device, way, discipline)),
                 programs: hooks::names(),
                 queues: sysfs::queues(&device),
@@ -127,6 +128,8 @@ struct Facts {
     packet_sockets: bool,
     /// The offloads that are on; `None` if the kernel does not report them.
     offloads: Option<Vec<String>>,
+    /// The flowtables of the machine; `None` if this process may not list them.
+    flowtables: Option<Vec<Flowtable>>,
     /// The programs at the hooks for received packets, and for sent ones.
     hooks: [Hooks; 2],
     /// The names of loaded programs.
@@ -160,6 +163,7 @@ fn judge(facts: &Facts, mode: Mode, direction: Direction) -> Vec<Finding> {
     let likely: Vec<_> = direction.ways().iter().filter_map(|&way| Some((way, likely(facts, mode, way)?))).collect();
     findings.extend(restart::of_interface(&likely, mode, has_tcx));
     findings.extend(hints(facts));
+    findings.extend(bypass::of_interface(&device.name, facts.flowtables.as_deref()));
     findings.extend(facts.queues.as_ref().map(|queues| spread(queues, facts)));
     findings.extend(lost(facts.losses.as_deref()));
     findings
@@ -320,7 +324,9 @@ fn hints(Facts { device, offloads, .. }: &Facts) -> Vec<Finding> {
         );
     }
     if on("hw-tc-offload") && !device.is_virtual() {
-        hint("hw-tc-offload", "on: no program sees packets that the hardware forwards".to_owned());
+        let detail = "on: no program sees packets that the hardware forwards. Reports say how many it counted and weir \
+                      did not see (`unseen`): docs/OFFLOAD.md";
+        hint("hw-tc-offload", detail.to_owned());
     }
     hints
 }
@@ -386,6 +392,7 @@ mod tests {
             has_programs: true,
             packet_sockets: true,
             offloads: Some(Vec::new()),
+            flowtables: Some(Vec::new()),
             losses: Some(Vec::new()),
             ..Facts::default()
         }

@@ -22,7 +22,7 @@ use weir_measure::question::Views;
 use weir_sketch::hash::Key;
 use weir_system::{bounded, privileges::way_out};
 
-use super::{Answer, Finding, reasons, restart, rights, time};
+use super::{Answer, Finding, bypass, reasons, restart, rights, time};
 use crate::memory::Memory;
 
 /// The oldest Linux that weir supports.
@@ -68,6 +68,7 @@ pub fn examine(config: &Config) -> Machine {
         time::examine(),
         translation(&Nat::ask()),
     ]);
+    findings.extend(bypass::of_machine());
     let Machine { findings: found, programs, has_programs } = load(config);
     findings.extend(found);
     if !has_programs {

@@ -4,6 +4,7 @@
 //! attaching can show something, the answer is "unknown".
 
 pub mod bundle;
+mod bypass;
 mod command;
 mod hooks;
 mod interface;

@@ -65,6 +65,7 @@ impl StandIns {
             Value::Object(fields) => {
                 let field = |(name, value): (&String, &Value)| match (name.as_str(), value) {
                     ("alias", Value::String(alias)) => (name.clone(), self.of("alias", alias.clone()).into()),
+                    ("vrf", Value::String(vrf)) => (name.clone(), self.of("vrf", vrf.clone()).into()),
                     _ => (self.text(name), self.json(value)),
                 };
                 Value::Object(fields.iter().map(field).collect::<Map<_, _>>())

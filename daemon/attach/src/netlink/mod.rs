@@ -3,7 +3,7 @@
 //!
 //! `message` has the message format. `socket` sends requests and receives the answers. `routing` describes interfaces,
 //! `routes` finds those that carry a default route, `generic` reads what their drivers support, `losses` reads what
-//! they lost, `nftables` finds rules that translate addresses, and `traffic` attaches filters at the classic tc hook.
+//! they lost, `nftables` finds rules that translate addresses and flowtables, and `traffic` attaches filters at the classic tc hook.
 //! All integers are in the byte order of the machine. Reading needs no privilege; attaching and reading rules need
 //! `CAP_NET_ADMIN`.
 //!
@@ -26,7 +26,7 @@ mod traffic;
 pub use self::{
     generic::{XDP_BASIC, XDP_FRAGMENTS, offloads, xdp_features},
     losses::losses,
-    nftables::nat_chains,
+    nftables::{Flowtable, flowtables, nat_chains},
     routing::{Device, Devices, Ender, Events, News, XdpProgram},
     socket::open as open_socket,
     traffic::{Discipline, Filter, Traffic},

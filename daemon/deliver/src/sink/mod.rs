@@ -19,6 +19,7 @@ mod outbox;
 mod privacy;
 mod queue;
 mod stdout;
+mod vrf;
 
 use std::{
     borrow::Cow,

@@ -27,7 +27,8 @@ export function caption(name, series, choice) {
 function how(mine, last) {
   const mode = mine[0]?.mode ?? Object.values(last)[0]?.mode ?? "";
   const sampled = mine.map((one) => one.sampling).filter((of) => of > 1);
-  return [mode, ...new Set(sampled.map((of) => `1 in ${of}`))].filter(Boolean).join(", ");
+  const vrf = mine.find((one) => one.vrf)?.vrf;
+  return [mode, vrf && `VRF ${vrf}`, ...new Set(sampled.map((of) => `1 in ${of}`))].filter(Boolean).join(", ");
 }
 
 // The rate of a direction. A collector has reports and no seconds, so the last report has the last rate; and a span has

@@ -218,9 +218,10 @@ pub(super) fn by_flags<'r>(interface: &'r Interface, points: &mut Points<'r>) {
 }
 
 pub(super) fn how_measured<'r>(interface: &'r Interface, points: &mut Points<'r>) {
-    let Interface { mode, counts, feeds, alias, .. } = interface;
+    let Interface { mode, counts, feeds, alias, vrf, .. } = interface;
     let mut labels: Vec<(&str, &str)> = vec![("mode", mode), ("counts", counts), ("feeds", feeds)];
     labels.extend(alias.as_ref().map(|alias| ("alias", alias.as_str())));
+    labels.extend(vrf.as_ref().map(|vrf| ("vrf", vrf.as_str())));
     points.put_of(Owner::interface(interface), &labels, 1_u64);
 }
 

@@ -19,6 +19,11 @@ pub(super) const BAR: usize = 32;
 /// The maximum length of a sink's error, in characters.
 const ERROR_MAX: usize = 90;
 
+/// The lower and the upper bounds.
+const fn ends(Uncertain { packets, bytes }: Uncertain) -> [Tally; 2] {
+    [Tally { packets: packets.lower, bytes: bytes.lower }, Tally { packets: packets.upper, bytes: bytes.upper }]
+}
+
 pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
     let mut grid = Grid::new([Left, Right, Right, Right]);
     for (i, interface) in interfaces.iter().enumerate() {
@@ -27,6 +32,7 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
             earlier_name,
             index: _,
             alias,
+            vrf,
             mode,
             counts,
             direction,
@@ -42,6 +48,7 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
             coverage_bytes: _,
             coverage_bytes_lower: _,
             coverage_bytes_upper: _,
+            unseen,
             blind_seconds,
             unmeasured_seconds,
             trouble,
@@ -59,6 +66,7 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
         };
         let mut line = vec![Cell::new(name, Strong)];
         line.extend(alias.as_ref().map(|alias| Cell::from(format!("({})", shortened(alias, ALIAS_MAX)))));
+        line.extend(vrf.as_ref().map(|vrf| Cell::from(format!("VRF {}", shortened(vrf, ALIAS_MAX)))));
         line.push(Cell::new(mode, if is_measured(mode) { Plain } else { Alarm }));
         line.extend((counts != "packets").then(|| Cell::new(format!("counts {counts}"), Alarm)));
         line.extend(direction.as_ref().map(Cell::from));
@@ -81,11 +89,15 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
             grid.row([what, grouped(tally.packets), grouped(tally.bytes), share].map(|text| Cell::new(text, tone)));
         };
         line("seen".to_owned(), &ledger.seen, Plain);
-        if let Some(Uncertain { packets, bytes }) = ledger.uncertain {
-            let [least, most] = [(packets.lower, bytes.lower), (packets.upper, bytes.upper)]
-                .map(|(packets, bytes)| Tally { packets, bytes });
+        if let Some(uncertain) = ledger.uncertain {
+            let [least, most] = ends(uncertain);
             line("of these uncertain, at least".to_owned(), &least, Faint);
             line("at most".to_owned(), &most, Faint);
+        }
+        if let Some(unseen) = *unseen {
+            let [least, most] = ends(unseen);
+            line("NOT SEEN, at least".to_owned(), &least, Alarm);
+            line("at most".to_owned(), &most, Alarm);
         }
         if *repeated != Tally::default() {
             line(format!("in totals by another interface (feeds: {feeds})"), repeated, Faint);

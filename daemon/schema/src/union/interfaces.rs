@@ -50,6 +50,10 @@ pub(super) fn interface(parts: &[&Interface]) -> Option<Interface> {
     sum.coverage_bytes = together_covered(parts, own_bytes, |part| part.coverage_bytes);
     sum.coverage_bytes_lower = together_covered(parts, own_bytes, |part| part.coverage_bytes_lower);
     sum.coverage_bytes_upper = together_covered(parts, own_bytes, |part| part.coverage_bytes_upper);
+    sum.unseen = parts.iter().filter_map(|part| part.unseen).reduce(|mut sum, more| {
+        sum.add(more);
+        sum
+    });
     sum.blind_seconds = parts.iter().filter_map(|part| part.blind_seconds).reduce(|one, other| one + other);
     sum.unmeasured_seconds = parts.iter().filter_map(|part| part.unmeasured_seconds).reduce(|one, other| one + other);
     Some(sum)

@@ -8,6 +8,7 @@ use clap::Parser;
 mod kills;
 mod mutate;
 mod parser;
+mod small;
 mod starved;
 
 /// Check something very often.
@@ -28,6 +29,15 @@ enum Soak {
         #[arg(default_value_t = 100)]
         kills: u32,
     },
+    /// A small router: 40 MiB of memory and a fifth of a CPU, with reloads and restarts (needs root)
+    Small {
+        /// For how many minutes
+        #[arg(default_value_t = 10)]
+        minutes: u64,
+        /// Packets a second, on two interfaces together
+        #[arg(long, default_value_t = 100_000)]
+        rate: u32,
+    },
     /// Bounds while the daemon gets hardly any CPU time and samples packets (needs root)
     Starved {
         /// How many floods, each measured by another daemon
@@ -44,6 +54,7 @@ fn main() -> Result<ExitCode> {
     let clean = match Soak::parse() {
         Soak::Parser { frames, seed } => parser::soak(frames, seed.unwrap_or(clock))?,
         Soak::Kills { kills } => kills::soak(kills)?,
+        Soak::Small { minutes, rate } => small::soak(minutes, rate)?,
         Soak::Starved { floods, seed } => starved::soak(floods, seed.unwrap_or(clock))?,
     };
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -10,6 +10,7 @@ use weir_system::sandbox::Files;
 use super::{
     super::{
         NONE,
+        interface::interface_name,
         limits::{HEADERS_MAX, TIMEOUT},
         secret::is_credential,
         section::{Field, Section},
@@ -56,6 +57,9 @@ pub struct Http {
     /// The proxy. `None`: the proxy of the environment (such as `HTTPS_PROXY`), if any.
     #[serde(serialize_with = "write_url_or_null")]
     pub proxy: Option<Uri>,
+    /// The VRF in which it connects to the collector or the proxy. `None`: that of the system's other programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vrf: Option<String>,
 }
 
 /// PEM files for HTTPS.
@@ -124,6 +128,9 @@ impl Http {
         }
         if let Some(file) = &self.token_file {
             add("token_file", &file.to_string_lossy());
+        }
+        if let Some(vrf) = &self.vrf {
+            add("vrf", vrf);
         }
         place
     }
@@ -235,6 +242,7 @@ pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>, format: Format) ->
     });
     let tls = s.get("tls", Tls::default(), |f| tls(&f));
     let proxy = s.get("proxy", None, |f| self::url(&f).map(Some));
+    let vrf = s.get("vrf", None, |f| interface_name(&f).map(Some));
     Some(Http {
         url: url?,
         timeout,
@@ -248,6 +256,7 @@ pub(super) fn settings(s: &mut Section<'_>, url: Option<Uri>, format: Format) ->
         header_files,
         tls,
         proxy,
+        vrf,
     })
 }
 

@@ -8,6 +8,7 @@ use weir_system::text::short;
 use super::{
     super::{
         Config,
+        interface::interface_name,
         limits::{DOMAIN, TIMEOUT},
         section::{Field, Section},
         units,
@@ -51,6 +52,9 @@ pub struct Ipfix {
     pub view: String,
     /// The observation domain that messages carry.
     pub domain: u32,
+    /// The VRF in which messages leave. `None`: that of the system's other programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vrf: Option<String>,
 }
 
 /// A host and a port.
@@ -127,7 +131,8 @@ impl fmt::Display for Address {
 impl Settings for Ipfix {
     fn spool_key(&self) -> Option<String> {
         let (transport, address, domain) = self.place();
-        Some(format!("ipfix:{}:{}:{domain}", transport.name(), address.to_string().to_ascii_lowercase()))
+        let in_vrf = self.vrf.as_ref().map_or_else(String::new, |vrf| format!(" vrf={vrf}"));
+        Some(format!("ipfix:{}:{}:{domain}{in_vrf}", transport.name(), address.to_string().to_ascii_lowercase()))
     }
 
     fn hosts(&self) -> Vec<&str> {
@@ -148,7 +153,8 @@ pub(super) fn ipfix(s: &mut Section<'_>) -> Option<Ipfix> {
     let domain = s.get("domain", 1, |f| f.count(DOMAIN).and_then(|domain| domain.try_into().ok()));
     let address =
         s.require("address", "the collector, such as collector:4739", |f| address(&f, PORT, "collector:4739"))?;
-    Some(Ipfix { address, transport, timeout, view, domain })
+    let vrf = s.get("vrf", None, |f| interface_name(&f).map(Some));
+    Some(Ipfix { address, transport, timeout, view, domain, vrf })
 }
 
 /// Reads a name or an address, with or without a port.

@@ -148,9 +148,9 @@ sandbox: false
 sinks:
   - {type: stdout, queue: 1, addresses: prefix}
   - {type: file, path: reports.ndjson, max_size: 8MiB, keep: 2, compress: zstd, queue: 2}
-  - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: zstd, queue: 3, connect_timeout: 1s, send_timeout: 2s, answer_timeout: 3s, token_file: token, header_files: {X-Key: /k}, tls: {ca_file: ca, certificate_file: c, key_file: k}, proxy: "http://proxy:3128"}
+  - {type: http, url: "https://[2001:db8::1]:8443/a?b=c", timeout: 250ms, compress: zstd, queue: 3, connect_timeout: 1s, send_timeout: 2s, answer_timeout: 3s, token_file: token, header_files: {X-Key: /k}, tls: {ca_file: ca, certificate_file: c, key_file: k}, proxy: "http://proxy:3128", vrf: mgmt}
   - {type: http, url: "http://collector"}
-  - {type: ipfix, address: "[2001:db8::1]:9995", transport: tcp, timeout: 1s, view: web, domain: 7}
+  - {type: ipfix, address: "[2001:db8::1]:9995", transport: tcp, timeout: 1s, view: web, domain: 7, vrf: mgmt}
 spool: {path: /srv/spool, fsync: never, max_size: 1GiB, max_age: 72h}
 sampling: {packets: auto, cpu: 0.25}
 standard_views: [services, flows]
@@ -255,6 +255,7 @@ fn http(url: &'static str, timeout_ms: u64, compress: Compress) -> Target {
         header_files: Vec::new(),
         tls: Tls::default(),
         proxy: None,
+        vrf: None,
     }))
 }
 
@@ -332,6 +333,7 @@ fn sinks() -> Vec<Sink> {
                 header_files: vec![(HeaderName::from_static("x-key"), "/k".into())],
                 tls: Tls { ca_file: Some("ca".into()), certificate_file: Some("c".into()), key_file: Some("k".into()) },
                 proxy: Some(Uri::from_static("http://proxy:3128")),
+                vrf: Some("mgmt".to_owned()),
             })),
             queue: 3,
             addresses: Addresses::Full,
@@ -344,6 +346,7 @@ fn sinks() -> Vec<Sink> {
                 timeout: Duration::from_secs(1),
                 view: "web".into(),
                 domain: 7,
+                vrf: Some("mgmt".to_owned()),
             }),
             queue: Sink::QUEUE,
             addresses: Addresses::Full,

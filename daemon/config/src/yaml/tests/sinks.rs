@@ -51,6 +51,8 @@ fn one_place_may_be_written_in_several_ways() {
         ("type: http, url: 'http://a/x'", "type: http, url: 'http://a/X'"),
         ("type: http, url: 'http://a/'", "type: http, url: 'https://a/'"),
         ("type: http, url: 'http://a/'", "type: http, url: 'http://a:443/'"),
+        ("type: http, url: 'http://a/'", "type: http, url: 'http://a/', vrf: red"),
+        ("type: ipfix, address: a, vrf: red", "type: ipfix, address: a, vrf: blue"),
     ] {
         assert!(parse(&format!("sinks:\n- {{{first}}}\n- {{{second}}}\n")).is_ok(), "{second}");
     }
@@ -106,7 +108,7 @@ fn a_server_may_want_a_format_of_its_own() {
 #[cfg(feature = "otlp")]
 fn an_otlp_sink_has_the_settings_of_an_http_sink() {
     let settings = "timeout: 250ms, compress: zstd, connect_timeout: 1s, token_file: token, header_files: {X-Key: /k}, \
-                    tls: {ca_file: ca, certificate_file: c, key_file: k}, proxy: 'http://proxy:3128'";
+                    tls: {ca_file: ca, certificate_file: c, key_file: k}, proxy: 'http://proxy:3128', vrf: mgmt";
     let of = |kind: &str| {
         parse(&format!("sinks: [{{type: {kind}, url: 'http://collector:4318/v1/metrics', {settings}}}]")).unwrap()
     };

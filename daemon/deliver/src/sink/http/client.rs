@@ -14,7 +14,11 @@ use super::{
     tls::{self, PemError},
     transport::{AnsweredEarly, Connections, Names},
 };
-use crate::{gzip::gzip, sink::DeliveryError, spool::Item};
+use crate::{
+    gzip::gzip,
+    sink::{DeliveryError, vrf},
+    spool::Item,
+};
 
 /// zstd's own default: as fast as the fastest gzip level, and a quarter smaller.
 const ZSTD_LEVEL: i32 = 3;
@@ -31,6 +35,8 @@ pub(in crate::sink) struct Client {
     early: AnsweredEarly,
     /// Host and port of the proxy, if there is one.
     proxy: Option<String>,
+    /// The VRF of its connections, if there is one.
+    vrf: Option<String>,
 }
 
 /// Why a collector cannot be used as configured.
@@ -89,19 +95,22 @@ impl Client {
             .build();
         let early = AnsweredEarly::default();
         let origin = named.is_some().then(|| origin(&uri));
-        let connections = Connections::new(early.clone(), origin);
+        let connections = Connections::new(early.clone(), origin, settings.vrf.clone());
         let names = Names::new(named.map(|proxy| proxy.uri().clone()));
         let agent = Agent::with_parts(agent, connections, names);
         let (secrets, compress) = (SecretHeader::of(settings), settings.compress);
-        Ok(Self { agent, uri, headers: all, secrets, compress, early, proxy })
+        let vrf = settings.vrf.clone();
+        Ok(Self { agent, uri, headers: all, secrets, compress, early, proxy, vrf })
     }
 
-    /// Reads the files with secrets, as each request does. See [`Sink::check`](crate::sink::Sink::check).
+    /// Reads the files with secrets and looks for the VRF, as each request does. See
+    /// [`Sink::check`](crate::sink::Sink::check).
     ///
     /// # Errors
     ///
-    /// What is wrong with the first file that is.
-    pub(in crate::sink) fn check_secrets(&self) -> Result<(), String> {
+    /// The first thing that is wrong.
+    pub(in crate::sink) fn check(&self) -> Result<(), String> {
+        vrf::check(self.vrf.as_deref())?;
         let mut secrets = self.secrets.iter().filter(|secret| !is_credential_of_service(&secret.file));
         secrets.try_for_each(|secret| secret.value().map(drop)).map_err(|error| error.to_string())
     }

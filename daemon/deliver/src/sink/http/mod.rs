@@ -1,6 +1,7 @@
 //! Reports to a collector over HTTP or HTTPS.
 
 mod answer;
+mod bound;
 mod bulk;
 mod client;
 mod failure;
@@ -70,7 +71,7 @@ impl Sink for Http {
     }
 
     fn check(&self) -> Result<(), String> {
-        self.client.check_secrets()
+        self.client.check()
     }
 
     fn batch(&self) -> usize {

@@ -23,6 +23,7 @@ use ureq::{
     },
 };
 
+use super::bound;
 use crate::sink::now;
 
 /// How long the last byte is held back, in addition to twice the connect time.
@@ -51,12 +52,32 @@ pub(super) struct Connections {
     early: AnsweredEarly,
     /// The prefix of the path in a request to a proxy: `http://host:port` of the collector.
     origin: Option<String>,
-    inner: DefaultConnector,
+    inner: Inner,
 }
 
+type Inner = Box<dyn Connector<Out = Box<dyn Transport>>>;
+
 impl Connections {
-    pub fn new(early: AnsweredEarly, origin: Option<String>) -> Self {
-        Self { early, origin, inner: DefaultConnector::default() }
+    /// Makes them in this VRF, if there is one.
+    pub fn new(early: AnsweredEarly, origin: Option<String>, vrf: Option<String>) -> Self {
+        let inner: Inner = match vrf {
+            Some(vrf) => Box::new(Boxing(bound::connector(vrf))),
+            None => Box::new(DefaultConnector::default()),
+        };
+        Self { early, origin, inner }
+    }
+}
+
+/// Makes the connections of another connector, of one type.
+#[derive(Debug)]
+struct Boxing<C>(C);
+
+impl<C: Connector> Connector for Boxing<C> {
+    type Out = Box<dyn Transport>;
+
+    fn connect(&self, details: &ConnectionDetails<'_>, chained: Option<()>) -> Result<Option<Self::Out>, Error> {
+        let open = self.0.connect(details, chained)?;
+        Ok(open.map(|open| -> Box<dyn Transport> { Box::new(open) }))
     }
 }
 

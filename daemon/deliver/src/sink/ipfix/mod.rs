@@ -20,7 +20,7 @@ use self::{
     records::Ignored,
     transport::Way,
 };
-use super::{DeliveryError, Sink, now};
+use super::{DeliveryError, Sink, now, vrf};
 use crate::spool::Item;
 
 /// How many reports go at once over a connection; with datagrams each report is sent alone.
@@ -43,6 +43,7 @@ pub struct Ipfix {
     timeout: Duration,
     view: String,
     domain: u32,
+    vrf: Option<String>,
     session: Option<Session>,
     /// Packets that were lost since this exporter began.
     ignored: Ignored,
@@ -62,18 +63,18 @@ struct Session {
 impl Ipfix {
     /// The sink for a collector, which is resolved with the first report.
     pub fn new(config: &config::Ipfix) -> Self {
-        let config::Ipfix { address, transport, timeout, view, domain } = config.clone();
-        Self { address, transport, timeout, view, domain, session: None, ignored: Ignored::default() }
+        let config::Ipfix { address, transport, timeout, view, domain, vrf } = config.clone();
+        Self { address, transport, timeout, view, domain, vrf, session: None, ignored: Ignored::default() }
     }
 
     fn session(&mut self) -> io::Result<&mut Session> {
-        if self.session.as_mut().is_some_and(|session| session.check_over(&self.address, now())) {
+        if self.session.as_mut().is_some_and(|session| session.check_over(&self.address, self.vrf.as_deref(), now())) {
             self.session = None;
         }
         Ok(match &mut self.session {
             Some(session) => session,
             none => {
-                let way = Way::open(&self.address, self.transport, self.timeout)?;
+                let way = Way::open(&self.address, self.vrf.as_deref(), self.transport, self.timeout)?;
                 none.insert(Session { way, templates: Templates::default(), looked: now(), sequence: 0 })
             }
         })
@@ -82,7 +83,7 @@ impl Ipfix {
 
 impl Session {
     /// Looks up the collector's address if that is due. Returns whether a new session is needed.
-    fn check_over(&mut self, address: &Address, now: Instant) -> bool {
+    fn check_over(&mut self, address: &Address, vrf: Option<&str>, now: Instant) -> bool {
         if self.way.is_closed() {
             return true;
         }
@@ -90,13 +91,17 @@ impl Session {
         if is_due {
             self.looked = now;
         }
-        is_due && self.way.has_moved(address)
+        is_due && self.way.has_moved(address, vrf)
     }
 }
 
 impl Sink for Ipfix {
     fn name(&self) -> String {
         format!("ipfix:{}:{}", self.transport.name(), self.address)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        vrf::check(self.vrf.as_deref())
     }
 
     fn batch(&self) -> usize {
@@ -164,16 +169,16 @@ mod tests {
     #[test]
     fn whether_a_collector_has_moved_is_looked_up_once_a_minute() {
         let at = |port| Address { host: "127.0.0.1".to_owned(), port };
-        let way = Way::open(&at(9), Transport::Udp, Duration::from_secs(1)).unwrap();
+        let way = Way::open(&at(9), None, Transport::Udp, Duration::from_secs(1)).unwrap();
         let begin = now();
         let mut session = Session { way, templates: Templates::default(), looked: begin, sequence: 0 };
         let elsewhere = at(10);
-        assert!(!session.check_over(&elsewhere, begin + LOOK_UP - Duration::from_secs(1)), "not looked up yet");
-        assert!(!session.check_over(&at(9), begin + LOOK_UP), "it is where it was");
+        assert!(!session.check_over(&elsewhere, None, begin + LOOK_UP - Duration::from_secs(1)), "not looked up yet");
+        assert!(!session.check_over(&at(9), None, begin + LOOK_UP), "it is where it was");
         assert!(
-            !session.check_over(&elsewhere, begin + 2 * LOOK_UP - Duration::from_secs(1)),
+            !session.check_over(&elsewhere, None, begin + 2 * LOOK_UP - Duration::from_secs(1)),
             "looked up a moment ago"
         );
-        assert!(session.check_over(&elsewhere, begin + 2 * LOOK_UP));
+        assert!(session.check_over(&elsewhere, None, begin + 2 * LOOK_UP));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, ErrorKind, Write},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket},
+    net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket},
     thread,
     time::Duration,
 };
@@ -11,7 +11,7 @@ use rustix::net::sockopt::set_socket_linger;
 use weir_config::{Address, Transport};
 use weir_system::sockopt;
 
-use super::super::now;
+use super::super::{now, vrf};
 
 /// Datagrams of this size pass every IPv6 path unfragmented, headers included (RFC 8200 section 5).
 const DATAGRAM_BYTES: usize = 1280 - 40 - 8;
@@ -29,10 +29,10 @@ pub enum Way {
 
 impl Way {
     /// Opens a path to one of the addresses of this name.
-    pub fn open(address: &Address, transport: Transport, timeout: Duration) -> io::Result<Self> {
+    pub fn open(address: &Address, vrf: Option<&str>, transport: Transport, timeout: Duration) -> io::Result<Self> {
         let mut error = io::Error::new(ErrorKind::NotFound, "the name has no address");
         for address in resolve(address)? {
-            match Self::open_one(address, transport, timeout) {
+            match Self::open_one(address, vrf, transport, timeout) {
                 Ok(way) => return Ok(way),
                 Err(why) => error = why,
             }
@@ -40,15 +40,15 @@ impl Way {
         Err(error)
     }
 
-    fn open_one(address: SocketAddr, transport: Transport, timeout: Duration) -> io::Result<Self> {
+    fn open_one(address: SocketAddr, vrf: Option<&str>, transport: Transport, timeout: Duration) -> io::Result<Self> {
         Ok(match transport {
             Transport::Udp => {
-                let socket = datagrams(address)?;
+                let socket = vrf::datagrams(vrf, address)?;
                 socket.set_write_timeout(Some(timeout))?;
                 Self::Datagrams(socket)
             }
             Transport::Tcp => {
-                let stream = TcpStream::connect_timeout(&address, timeout)?;
+                let stream = vrf::connect(vrf, address, Some(timeout))?;
                 stream.set_write_timeout(Some(timeout))?;
                 stream.set_nodelay(true)?;
                 Self::Stream(stream)
@@ -81,9 +81,9 @@ impl Way {
 
     /// Returns true if datagrams no longer lead to the collector: its name has another address, or the router has. If
     /// the lookup fails, weir keeps sending to the old address.
-    pub fn has_moved(&self, address: &Address) -> bool {
+    pub fn has_moved(&self, address: &Address, vrf: Option<&str>) -> bool {
         let Self::Datagrams(socket) = self else { return false };
-        compare_addresses(socket, address).unwrap_or(false)
+        compare_addresses(socket, address, vrf).unwrap_or(false)
     }
 
     /// Aborts a connection on which the collector reads nothing. Its unread messages are sent again over another
@@ -123,25 +123,14 @@ fn resolve(Address { host, port }: &Address) -> io::Result<impl Iterator<Item = 
     (host.as_str(), *port).to_socket_addrs()
 }
 
-/// A UDP socket connected to this address, with the local address that the routes choose now.
-fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
-    let any: SocketAddr = match address {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any)?;
-    socket.connect(address)?;
-    Ok(socket)
-}
-
 /// Looks up whether the collector now has another address, or the router another local address for it. A connected
 /// socket keeps both for ever.
-fn compare_addresses(socket: &UdpSocket, address: &Address) -> io::Result<bool> {
+fn compare_addresses(socket: &UdpSocket, address: &Address, vrf: Option<&str>) -> io::Result<bool> {
     let peer = socket.peer_addr()?;
     if !resolve(address)?.any(|known| known == peer) {
         return Ok(true);
     }
-    Ok(datagrams(peer)?.local_addr()?.ip() != socket.local_addr()?.ip())
+    Ok(vrf::datagrams(vrf, peer)?.local_addr()?.ip() != socket.local_addr()?.ip())
 }
 
 #[cfg(test)]
@@ -156,10 +145,10 @@ mod tests {
 
     #[test]
     fn a_collector_that_moves_is_followed() {
-        let way = Way::open(&at("127.0.0.1", 9), Transport::Udp, Duration::from_secs(1)).unwrap();
-        assert!(!way.has_moved(&at("127.0.0.1", 9)));
-        assert!(way.has_moved(&at("127.0.0.2", 9)) && way.has_moved(&at("127.0.0.1", 10)));
-        assert!(!way.has_moved(&at("no.such.host.invalid", 9)));
+        let way = Way::open(&at("127.0.0.1", 9), None, Transport::Udp, Duration::from_secs(1)).unwrap();
+        assert!(!way.has_moved(&at("127.0.0.1", 9), None));
+        assert!(way.has_moved(&at("127.0.0.2", 9), None) && way.has_moved(&at("127.0.0.1", 10), None));
+        assert!(!way.has_moved(&at("no.such.host.invalid", 9), None));
     }
 
     #[test]
@@ -167,7 +156,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = at("127.0.0.1", listener.local_addr().unwrap().port());
         let limit = Duration::from_millis(100);
-        let mut way = Way::open(&address, Transport::Tcp, limit).unwrap();
+        let mut way = Way::open(&address, None, Transport::Tcp, limit).unwrap();
         let (mut collector, _) = listener.accept().unwrap();
         let messages = vec![vec![7; 1 << 20]; 64];
         assert!(way.send(&messages, limit).is_err(), "nobody reads");
@@ -182,6 +171,6 @@ mod tests {
         let collector = at("127.0.0.1", 9);
         let socket = UdpSocket::bind("127.0.0.3:0").unwrap();
         socket.connect("127.0.0.1:9").unwrap();
-        assert!(Way::Datagrams(socket).has_moved(&collector), "from 127.0.0.3, and the routes choose 127.0.0.1");
+        assert!(Way::Datagrams(socket).has_moved(&collector, None), "from 127.0.0.3, and the routes choose 127.0.0.1");
     }
 }

@@ -61,7 +61,7 @@ impl Sink for Otlp {
     }
 
     fn check(&self) -> Result<(), String> {
-        self.client.check_secrets()
+        self.client.check()
     }
 
     fn batch(&self) -> usize {

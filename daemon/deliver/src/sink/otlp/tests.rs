@@ -225,7 +225,7 @@ fn of_interface(all: &mut Expected, interface: &Value) {
     let numbers: Vec<_> = classes.iter().map(|class| class[1].as_u64().unwrap()).collect();
     let sizes = json!([numbers.iter().sum::<u64>(), edges[..edges.len() - 1], numbers]);
     all.add("histogram", "weir.interface.packet.size", &own, &sizes);
-    let how = ["mode", "counts", "feeds", "alias"].map(|key| (key, &interface[key]));
+    let how = ["mode", "counts", "feeds", "alias", "vrf"].map(|key| (key, &interface[key]));
     all.gauge("weir.interface.info", &[own.as_slice(), &how].concat(), &json!(1));
     all.gauge("weir.interface.sampling", &own, &interface["sampling"]);
     all.gauge("weir.interface.coverage", &own, &real(&interface["coverage"]));
