@@ -109,9 +109,13 @@ impl Seen {
     #[inline]
     pub fn insert_by(&self, hash: impl Fn(u64) -> u64) -> bool {
         let insert = |generation: &SharedBloom| generation.insert(hash(generation.key_id()));
-        let contains = |generation: &SharedBloom| generation.contains(hash(generation.key_id()));
         let mut epoch = self.epoch.load(Acquire);
-        let is_new = insert(self.generation(epoch)) && !contains(self.generation(epoch ^ 1));
+        let [current, previous] = [epoch, epoch ^ 1].map(|epoch| self.generation(epoch));
+        let [ours, theirs] = [current, previous].map(SharedBloom::key_id);
+        // Both generations have the same geometry, and nearly always the same key.
+        let bits = current.bits_of(hash(ours));
+        let is_known = || if ours == theirs { previous.contains_at(&bits) } else { previous.contains(hash(theirs)) };
+        let is_new = current.insert_at(&bits) && !is_known();
         loop {
             let now = self.epoch.load(Acquire);
             if now == epoch {

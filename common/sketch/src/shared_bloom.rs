@@ -108,7 +108,13 @@ impl SharedBloom {
     /// the first thread would have found it complete, too.
     #[inline]
     pub fn insert(&self, hash: u64) -> bool {
-        let ([first, second], [first_mask, second_mask]) = self.words_of(hash);
+        self.insert_at(&self.bits_of(hash))
+    }
+
+    /// [`SharedBloom::insert`] for a key whose bits are known.
+    #[inline(always)]
+    pub(super) fn insert_at(&self, bits: &Bits) -> bool {
+        let ([first, second], [first_mask, second_mask]) = (self.words_at(bits), bits.masks);
         // Words are read from the last to the first, and written from the first to the last. The proof above depends on
         // this order.
         let second_missing = second_mask & !second.load(SeqCst);
@@ -116,17 +122,26 @@ impl SharedBloom {
         if first_missing | second_missing == 0 {
             return false;
         }
-        let first_set = first_mask & !first.fetch_or(first_mask, SeqCst);
-        let second_set = second_mask & !second.fetch_or(second_mask, SeqCst);
-        if second_missing != 0 { second_set != 0 } else { first_set != 0 }
+        if second_missing == 0 {
+            return first_mask & !first.fetch_or(first_mask, SeqCst) != 0;
+        }
+        // Nothing of the first word is needed here, so this is a single instruction instead of a loop.
+        first.fetch_or(first_mask, SeqCst);
+        second_mask & !second.fetch_or(second_mask, SeqCst) != 0
     }
 
     /// Returns true if the key with this hash was inserted. This is true by mistake with the probability
     /// [`SharedBloom::false_positive_rate`].
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
-        let (words, masks) = self.words_of(hash);
-        words.iter().zip(masks).fold(0, |missing, (word, mask)| missing | mask & !word.load(SeqCst)) == 0
+        self.contains_at(&self.bits_of(hash))
+    }
+
+    /// [`SharedBloom::contains`] for a key whose bits are known.
+    #[inline(always)]
+    pub(super) fn contains_at(&self, bits: &Bits) -> bool {
+        let words = self.words_at(bits);
+        words.iter().zip(bits.masks).fold(0, |missing, (word, mask)| missing | mask & !word.load(SeqCst)) == 0
     }
 
     /// Inserts many keys, faster than one by one.
@@ -252,22 +267,37 @@ impl SharedBloom {
         }
     }
 
-    /// The key's word in each sector of its block, and its bits there.
+    /// The bits of the key with this hash, which are the same in all filters of this geometry.
     #[inline(always)]
-    fn words_of(&self, hash: u64) -> ([&AtomicU64; SECTORS], [u64; SECTORS]) {
+    pub(super) fn bits_of(&self, hash: u64) -> Bits {
         /// How many bits of the hash a word uses: two choose the word, and six choose each of its bits.
         const FIELDS: u32 = 26;
         const LOWEST: u32 = u64::BITS - SECTORS as u32 * FIELDS;
         let (block, random) = place(hash, self.blocks.len());
-        let block = &self.blocks[block].0;
         let fields: [u64; SECTORS] = core::array::from_fn(|sector| random >> (LOWEST + sector as u32 * FIELDS));
         let masks = fields.map(|fields| (0..BITS).fold(0, |mask, nth| mask | 1 << ((fields >> (2 + 6 * nth)) % 64)));
-        (core::array::from_fn(|sector| &block[sector][fields[sector] as usize % WORDS]), masks)
+        Bits { block, words: fields.map(|field| field as usize % WORDS), masks }
+    }
+
+    /// The words in which these bits are.
+    #[inline(always)]
+    fn words_at(&self, bits: &Bits) -> [&AtomicU64; SECTORS] {
+        let block = &self.blocks[bits.block].0;
+        core::array::from_fn(|sector| &block[sector][bits.words[sector] % WORDS])
     }
 
     fn words(&self) -> impl Iterator<Item = &AtomicU64> {
         self.blocks.iter().flat_map(|block| block.0.iter().flatten())
     }
+}
+
+/// Where the bits of a key are.
+pub(super) struct Bits {
+    block: usize,
+    /// The key's word in each sector of the block.
+    words: [usize; SECTORS],
+    /// Its bits in each of these words.
+    masks: [u64; SECTORS],
 }
 
 /// The blocks of a filter for this many keys.

@@ -84,7 +84,7 @@ pub struct Prefixes {
     table: HeavyHitters<Prefix>,
     waiting: usize,
     prefixes: [Prefix; TOGETHER],
-    tallies: [Tally; TOGETHER],
+    tallies: [Packed<Tally>; TOGETHER],
     /// True if the sums of the candidates of the list of addresses have been added.
     is_finished: bool,
 }
@@ -97,14 +97,14 @@ impl Prefixes {
             table: HeavyHitters::new(error, candidates, key_id),
             waiting: 0,
             prefixes: [Prefix::default(); TOGETHER],
-            tallies: [Tally::default(); TOGETHER],
+            tallies: [Packed::default(); TOGETHER],
             is_finished: false,
         }
     }
 
     /// Adds to a prefix.
     #[inline(always)]
-    pub fn add(&mut self, hash: &KeyedHash, prefix: Prefix, tally: Tally) {
+    pub fn add(&mut self, hash: &KeyedHash, prefix: Prefix, tally: Packed<Tally>) {
         self.prefixes[self.waiting] = prefix;
         self.tallies[self.waiting] = tally;
         self.waiting += 1;
@@ -118,7 +118,7 @@ impl Prefixes {
         &'a mut self,
         hash: &'a KeyedHash,
         key: F,
-        tallies: &'a [Tally],
+        tallies: &'a [Packed<Tally>],
     ) -> RestOfAddresses<'a, F> {
         RestOfAddresses { prefixes: self, hash, key, tallies }
     }
@@ -126,8 +126,8 @@ impl Prefixes {
     #[inline(never)]
     fn settle(&mut self, hash: &KeyedHash) {
         let Self { table, waiting, prefixes, tallies, is_finished: _ } = self;
-        let (hashes, packed) = (prefixes.map(|prefix| prefix.hash(hash)), tallies.map(Packed::from));
-        table.add_batch(&hashes[..*waiting], &packed[..*waiting], |nth| prefixes[nth % TOGETHER], &mut ());
+        let hashes = prefixes.map(|prefix| prefix.hash(hash));
+        table.add_batch(&hashes[..*waiting], &tallies[..*waiting], |nth| prefixes[nth % TOGETHER], &mut ());
         *waiting = 0;
     }
 
@@ -138,7 +138,7 @@ impl Prefixes {
             return;
         }
         for held in addresses {
-            self.add(hash, Prefix::of(&held.key), held.lower);
+            self.add(hash, Prefix::of(&held.key), held.lower.into());
         }
         self.settle(hash);
     }
@@ -198,7 +198,7 @@ pub struct RestOfAddresses<'a, F> {
     prefixes: &'a mut Prefixes,
     hash: &'a KeyedHash,
     key: F,
-    tallies: &'a [Tally],
+    tallies: &'a [Packed<Tally>],
 }
 
 impl<F: Fn(usize) -> ViewKey> Rest<ViewKey, Tally> for RestOfAddresses<'_, F> {
@@ -213,7 +213,7 @@ impl<F: Fn(usize) -> ViewKey> Rest<ViewKey, Tally> for RestOfAddresses<'_, F> {
 
     #[inline(always)]
     fn leaves(&mut self, key: &ViewKey, tally: Tally) {
-        self.prefixes.add(self.hash, Prefix::of(key), tally);
+        self.prefixes.add(self.hash, Prefix::of(key), tally.into());
     }
 }
 

@@ -9,6 +9,8 @@
 //! another one in one of four thousand million cases, and may then be missing from these counts. Their stated bounds
 //! allow for errors more than a thousand times as large.
 
+use weir_sketch::simd;
+
 /// The number of places: 128 KiB. With a million flows by Zipf's law with exponent 1.1, four of five records belong to
 /// a remembered flow.
 const PLACES: usize = 1 << 15;
@@ -26,10 +28,16 @@ impl Default for Recent {
 }
 
 impl Recent {
+    /// Prefetches the place of the flow with this hash.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        simd::prefetch(&self.flows[place(hash)]);
+    }
+
     /// Remembers the flow with this hash. Returns whether it was remembered already.
     #[inline(always)]
     pub fn meet(&mut self, hash: u64) -> bool {
-        let last = &mut self.flows[hash as usize % PLACES];
+        let last = &mut self.flows[place(hash)];
         let flow = (hash >> 32) as u32;
         // One flow in four thousand million is never remembered, because 0 means none.
         let is_known = *last == flow && flow != 0;
@@ -46,6 +54,11 @@ impl Recent {
     pub const fn memory_bytes(&self) -> usize {
         size_of_val(&*self.flows)
     }
+}
+
+#[inline(always)]
+const fn place(hash: u64) -> usize {
+    hash as usize % PLACES
 }
 
 #[cfg(test)]

@@ -43,6 +43,15 @@ use crate::question::{Question, Repeated, Views, sketch::ViewSketch};
 /// The most records that leave the pool before they go through the sketches: 16 KiB.
 const READY: usize = 256;
 
+/// How many records are hashed between the prefetch of a flow's place among the recent ones, and the look at it.
+const RECENT_LAG: usize = 8;
+
+/// Records of flows that did not come moments ago, which wait until a group is full.
+struct Fresh<'a> {
+    items: [Item<'a>; TOGETHER],
+    count: usize,
+}
+
 /// The secrets of the lists, besides the key of their hashes.
 #[derive(Clone, Copy)]
 pub struct Secrets {
@@ -252,8 +261,7 @@ impl Shard {
         let Some(first) = records.first() else { return };
         let empty = [Item::with_hashes(FlowHashes::default(), first); TOGETHER];
         let (mut items, mut all, mut others) = (empty, Transposed::default(), Transposed::default());
-        // Records of flows that did not come moments ago wait here until a group is full.
-        let (mut fresh, mut waiting) = (empty, 0);
+        let mut fresh = Fresh { items: empty, count: 0 };
         for records in records.chunks(TOGETHER) {
             // Put records that feed first.
             let (mut feeding, mut repeated) = (0, TOGETHER);
@@ -271,21 +279,19 @@ impl Shard {
                 }
                 let item = &mut items[feeding];
                 *item = Item::new(&self.hash, record);
+                self.recent.prefetch(item.hashes.flow);
                 self.total.add(item.tally);
                 self.protocols.add(&item.record.key, item.tally.packets);
                 if self.sampler.is_on() {
                     self.sampler.offer(record, item.tally);
                 }
-                if !self.recent.meet(item.hashes.flow) {
-                    seen.prefetch(item.hashes.flow);
-                    fresh[waiting] = *item;
-                    waiting += 1;
-                    if waiting == TOGETHER {
-                        self.absorb_fresh(&fresh, seen);
-                        waiting = 0;
-                    }
-                }
                 feeding += 1;
+                if feeding > RECENT_LAG {
+                    self.meet(&items[feeding - RECENT_LAG - 1], &mut fresh, seen);
+                }
+            }
+            for item in &items[feeding.saturating_sub(RECENT_LAG)..feeding] {
+                self.meet(item, &mut fresh, seen);
             }
             let (repeated, items) = (&items[repeated..], &items[..feeding]);
             let (columns, others) = (all.columns(items), others.columns(repeated));
@@ -306,8 +312,24 @@ impl Shard {
                 }
             }
         }
-        if waiting > 0 {
-            self.absorb_fresh(&fresh[..waiting], seen);
+        if fresh.count > 0 {
+            self.absorb_fresh(&fresh.items[..fresh.count], seen);
+        }
+    }
+
+    /// Lets a record wait in `fresh` if its flow did not come moments ago, and takes all that wait once they are a
+    /// group.
+    #[inline(always)]
+    fn meet<'a>(&mut self, item: &Item<'a>, fresh: &mut Fresh<'a>, seen: &Seen) {
+        if self.recent.meet(item.hashes.flow) {
+            return;
+        }
+        seen.prefetch(item.hashes.flow);
+        fresh.items[fresh.count] = *item;
+        fresh.count += 1;
+        if fresh.count == TOGETHER {
+            self.absorb_fresh(&fresh.items, seen);
+            fresh.count = 0;
         }
     }
 

@@ -328,7 +328,7 @@ fn room_and_errors_are_rounded_and_kept_in_range() {
     assert!((0.016..0.017).contains(&hold.relative_error()));
     let of_a_key = size_of::<Held<u64>>() + size_of::<Counter>() + 2_048;
     // This includes a spare counter, and two bytes for each of the index's cells.
-    let all = size_of::<SampleAndHold<u64>>() + 32 * of_a_key + 2_048 + PLACES + 2 * 256;
+    let all = size_of::<SampleAndHold<u64>>() + 32 * of_a_key + 2_048 + PLACES + 2 * 1_024;
     assert_eq!(hold.memory_bytes(), all);
 }
 

@@ -6,8 +6,9 @@ use crate::{
     ultraloglog::{self, likelihood::Likelihood, register},
 };
 
-/// Sketches with more lines (1 MiB) prefetch them.
-const LINES_NEAR: usize = 1 << 14;
+/// Sketches with more lines (32 KiB) prefetch them. Alone, a sketch stays in the second-level cache up to 1 MiB; but
+/// programs have other structures beside it, which take its place there.
+const LINES_NEAR: usize = 1 << 9;
 /// How many touches ahead lines are prefetched: about as many lines as a core can wait for at once.
 const AHEAD: usize = 16;
 

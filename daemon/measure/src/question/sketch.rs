@@ -7,7 +7,7 @@ use weir_config::{
     names::Facts,
     view::{KeyLayout, Side, ViewKey, layout},
 };
-use weir_sketch::{HyperLogLog, MergeError, candidate_buckets::Packed, hash::KeyedHash};
+use weir_sketch::{HyperLogLog, MergeError, candidate_buckets::Packed, hash::KeyedHash, simd};
 
 use super::{Question, Structure};
 use crate::{
@@ -229,9 +229,10 @@ impl ViewSketch {
         Self { total: Tally::default(), by_slot, keys, answers, batch }
     }
 
-    /// Prefetches the memory for the first of these records, if their keys need not be read for that.
+    /// Prefetches the sum, and the memory for the first of these records if their keys need not be read for that.
     #[inline]
     pub fn prefetch(&self, question: &Question, columns: Columns<'_>) {
+        simd::prefetch(&self.total);
         let Answers::HeavyHitters(hitters) = &self.answers else { return };
         if question.filter.is_empty() {
             hitters.prefetch_first(columns.hashes(question.by.kind()).unwrap_or_default());
@@ -291,7 +292,7 @@ impl ViewSketch {
                 }
             }
             Answers::Prefixes(prefixes) => {
-                for (key, tally) in keys.iter().zip(tallies) {
+                for (key, tally) in keys.iter().zip(packed) {
                     prefixes.add(hash, Prefix::of(key), *tally);
                 }
             }
@@ -358,7 +359,7 @@ impl ViewSketch {
                     };
                     ($kind:ident, $prefixes:expr) => {{
                         let key = |nth: usize| Kind::$kind.key(&items[nth].record.key);
-                        hitters.add_batch(hashes, columns.packed, key, &mut $prefixes.rest(hash, key, columns.tallies))
+                        hitters.add_batch(hashes, columns.packed, key, &mut $prefixes.rest(hash, key, columns.packed))
                     }};
                 }
                 match (by.kind(), prefixes.and_then(Self::prefixes)) {

@@ -1,5 +1,7 @@
 //! Answers for one key from a union of reports.
 
+use std::net::IpAddr;
+
 use serde_json::Value;
 use weir_config::{Addresses, view::field::FieldRow};
 
