@@ -1,9 +1,9 @@
 //! A priority sample of flow records: a fixed number of records from which any question can be answered afterwards.
 //!
-//! Each record has a weight, its bytes or [`BYTES_PER_PACKET`](weir_config::priority::BYTES_PER_PACKET) for each of its packets, whichever is more, and a random
-//! number u from 0 to 1. Its priority is weight / u, and the sample has the records of the highest priorities. The
-//! threshold is the highest priority that is not in it. (Duffield, Lund and Thorup: "Priority sampling for estimation
-//! of arbitrary subset sums", Journal of the ACM, 2007.) A record that weighs at least as much as the threshold is in
+//! Each record has a weight: its bytes, or [`BYTES_PER_PACKET`](weir_config::priority::BYTES_PER_PACKET) for each of its
+//! packets, whichever is more; and a random number u from 0 to 1. Its priority is weight / u, and the sample has the
+//! records of the highest priorities. The threshold is the highest priority that is not in it. (Duffield, Lund and
+//! Thorup: "Priority sampling for estimation of arbitrary subset sums", Journal of the ACM, 2007.) A record that weighs at least as much as the threshold is in
 //! the sample for certain and counts for itself. Any other record is in it with the probability weight / threshold, and
 //! then stands for threshold / weight records like it. So the sum of any subset is right on average.
 //!
