@@ -181,7 +181,7 @@ impl Asked<'_> {
             times.extend(known_times(&kept.past, &kept.union));
             let is_within = time.covers(kept.past.start, kept.past.end);
             for (_, closer) in &mut keys {
-                closer.add(kept.union.of_key(&closer.key), is_within);
+                closer.add(&kept.union.of_key(&closer.key), is_within);
             }
         });
         if !gaps(times, time.from, answer.to).is_empty() {
@@ -226,7 +226,7 @@ impl Closer {
     }
 
     /// Adds a window. If only a part of it is meant, that may have had nothing of the key.
-    fn add(&mut self, answer: KeyAnswer, is_within: bool) {
+    fn add(&mut self, answer: &KeyAnswer, is_within: bool) {
         let KeyAnswer::Asked(of, _) = answer else {
             self.is_known = false;
             return;
@@ -255,11 +255,13 @@ fn take_closer(estimate: &mut Estimate, (least, most): (u64, u64)) {
     }
 }
 
+/// One of the two numbers of a row.
+type OfRow = fn(&mut Row) -> Option<&mut Estimate>;
+
 /// All rows together are a part of what the question selects, and no row is more than it.
 fn agree(answer: &mut AskedFlows) {
     let AskedFlows { rows, packets, bytes, .. } = answer;
-    let parts: [(&mut Estimate, fn(&mut Row) -> Option<&mut Estimate>); 2] =
-        [(packets, |row| row.packets.as_mut()), (bytes, |row| row.bytes.as_mut())];
+    let parts: [(&mut Estimate, OfRow); 2] = [(packets, |row| row.packets.as_mut()), (bytes, |row| row.bytes.as_mut())];
     for (whole, of) in parts {
         let least = rows.iter_mut().filter_map(of).fold(0_u64, |sum, estimate| sum.saturating_add(estimate.lower));
         whole.lower = whole.lower.max(least.min(whole.upper));

@@ -71,7 +71,7 @@ pub fn memory(history: Option<&weir_config::History>, slots: usize, report: u64)
     let bytes = history.map_or(0, |history| {
         // Samples that are being united are in their share of the memory, if they fit.
         let share = windows::share_of_samples(history.memory, history.sample);
-        history.memory + samples::pending_bytes(history.sample).saturating_sub(share) + besides
+        history.memory + samples::pending_bytes(history.sample, recorder::REPORTS_MAX).saturating_sub(share) + besides
     });
     Part::new("history", bytes, "an hour of seconds, windows, and room to pack and join them").if_any()
 }

@@ -103,8 +103,8 @@ fn no_sample(windows: &Windows) -> String {
                 .to_owned()
         }
         Some((from, to)) => format!(
-            "there is no sample of flow records of this time, whose addresses are whole enough: the history has samples \
-             from {from:.0} to {to:.0}"
+            "no sample of flow records of this time can be used: the history has samples from {from:.0} to {to:.0}, some \
+             of them perhaps with masked addresses"
         ),
     }
 }

@@ -191,7 +191,7 @@ struct Recorder {
 impl Recorder {
     fn new(settings: &Settings, seconds: Arc<Mutex<Seconds>>, changeable: Arc<Mutex<Changeable>>) -> Self {
         let samples = share_of_samples(settings.memory, settings.sample);
-        let packed = samples.saturating_sub(samples::pending_bytes(settings.sample));
+        let packed = samples.saturating_sub(samples::pending_bytes(settings.sample, REPORTS_MAX));
         let mut windows = Windows::with_samples(settings.memory - samples, packed, settings.addresses);
         let mut disk = settings.folder.as_ref().map(|folder| Disk::new(folder, &settings.observer));
         if let Some(disk) = &mut disk {

@@ -18,7 +18,6 @@ use weir_schema::{FlowSample, PastWindow, flow_sample::SampledRecord};
 use crate::{
     archive::{Archive, Limits},
     block::Block,
-    recorder::REPORTS_MAX,
     ring::Ring,
     time::Time,
 };
@@ -81,10 +80,10 @@ impl Pending {
     }
 }
 
-/// The memory of a minute and an hour that are being united, and of the windows that wait, in bytes. A sample of a
+/// The memory of a minute and an hour that are being united, and of so many windows that wait, in bytes. A sample of a
 /// minute has `size` records.
-pub const fn pending_bytes(size: usize) -> u64 {
-    let waiting = REPORTS_MAX * size.div_ceil(2);
+pub const fn pending_bytes(size: usize, windows: usize) -> u64 {
+    let waiting = windows * size.div_ceil(2);
     ((2 * ROOM * size + waiting) * size_of::<SampledRecord>()) as u64
 }
 

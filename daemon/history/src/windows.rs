@@ -86,8 +86,8 @@ struct Unions {
 pub const SINGLE: &str = "windows-";
 const FIVES: &str = "fives-";
 const HOURS: &str = "hours-";
-/// The parts of the limit on disk, in 32nds: of single windows, of unions of five minutes and of hours, and of samples of
-/// minutes and of hours. What samples do not take is not used by others, so a history without samples has its own parts.
+/// The parts of the limit on disk, in 32nds: of single windows, of unions of five minutes and of hours, and of samples
+/// of minutes and of hours. A history without samples has other parts, because nothing takes what is left.
 const PARTS_OF_DISK: [u64; 5] = [18, 3, 1, 9, 1];
 const PARTS_WITHOUT_SAMPLES: [u64; 5] = [24, 6, 2, 0, 0];
 const ALL_PARTS: u64 = 32;

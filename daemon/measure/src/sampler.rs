@@ -16,8 +16,6 @@ use weir_common::{ledger::Tally, record::Record};
 use weir_config::priority::{fraction, weight};
 use weir_sketch::hash::mix;
 
-use crate::closed::Closed;
-
 /// The sample of one shard.
 #[derive(Debug)]
 pub struct Sampler {
@@ -104,7 +102,7 @@ impl Sampler {
     }
 
     /// The sample, at the end of the window.
-    fn finish(&mut self) -> Sampled<'_> {
+    pub fn finish(&mut self) -> Sampled<'_> {
         self.sort_out();
         let Self { threshold, coins, .. } = *self;
         let records = self.held.iter().filter(|record| priority(record) > threshold);
@@ -112,7 +110,7 @@ impl Sampler {
     }
 
     /// Adds the sample of another shard of the same window.
-    fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         self.threshold = self.threshold.max(other.threshold);
         self.coins = mix(self.coins ^ other.coins);
         for record in &other.held {
@@ -143,20 +141,6 @@ pub struct Sampled<'a> {
     pub threshold: f64,
     /// A secret for more draws.
     pub coins: u64,
-}
-
-/// Merges the samples of a window's shards into that of the first one. `None` if none was drawn. The shards are in the
-/// order of their merge.
-pub fn merge(window: &mut [Closed]) -> Option<Sampled<'_>> {
-    let (first, others) = window.split_first_mut()?;
-    let sampler = &mut first.shard.sampler;
-    if !sampler.is_on() {
-        return None;
-    }
-    for other in others {
-        sampler.merge(&other.shard.sampler);
-    }
-    Some(sampler.finish())
 }
 
 #[cfg(test)]

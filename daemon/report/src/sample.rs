@@ -1,11 +1,7 @@
 //! The sample of a window's records that the history keeps, out of those of its shards.
 
 use weir_common::{flow::class, ledger::Tally, record::Record, sketch::Metric};
-use weir_measure::{
-    closed::Closed,
-    sampler::{self, Sampled},
-    uncertainty::Uncertainty,
-};
+use weir_measure::{closed::Closed, sampler::Sampled, uncertainty::Uncertainty};
 use weir_schema::{
     FlowSample,
     flow_sample::{RecordKey, SampleError, SampledRecord},
@@ -14,7 +10,15 @@ use weir_schema::{
 /// The sample of a window whose shards are in the order of their merge. `None` if none was drawn.
 pub fn sample(window: &mut [Closed], uncertainty: &Uncertainty) -> Option<Box<FlowSample>> {
     let total = window.iter().map(|closed| closed.shard.total).sum();
-    let Sampled { records, threshold, coins } = sampler::merge(window)?;
+    let (first, others) = window.split_first_mut()?;
+    let sampler = &mut first.shard.sampler;
+    if !sampler.is_on() {
+        return None;
+    }
+    for other in others {
+        sampler.merge(&other.shard.sampler);
+    }
+    let Sampled { records, threshold, coins } = sampler.finish();
     let mut records: Vec<SampledRecord> = records.into_iter().map(sampled).collect();
     records.sort_unstable_by_key(SampledRecord::place);
     Some(Box::new(FlowSample { threshold, coins, total, error: error(uncertainty), records }))

@@ -7,8 +7,9 @@
 //! The crate has what a report means to its readers, and knows nothing of how one is measured: a program that only
 //! reads reports needs no more than this. [`sketches`] are in reports to be merged with those of other routers.
 //! `masking` removes from a report what a reader may not see of addresses. [`alerting`] judges it by the rules of the
-//! configuration. [`flow_sample`] answers questions that no view asked. [`series`] has the numbers that are exported or that rules can use. [`arrivals`] knows which reports
-//! of an observer are missing, [`Content`] which ones are copies, and [`limits`] what a report may have at most.
+//! configuration. [`flow_sample`] answers questions that no view asked. [`series`] has the numbers that are exported
+//! or that rules can use. [`arrivals`] knows which reports of an observer are missing, [`Content`] which ones are
+//! copies, and [`limits`] what a report may have at most.
 
 #![forbid(unsafe_code)]
 

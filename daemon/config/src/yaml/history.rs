@@ -48,8 +48,8 @@ impl Default for History {
 }
 
 impl History {
-    /// How many records the sample of a window of this length has at most. Several windows of a minute have more together
-    /// than its sample keeps, so each needs room for half of it only.
+    /// How many records the sample of a window of this length has at most. Several windows of a minute have more
+    /// together than its sample keeps, so each needs room for half of it only.
     pub fn sample_of_window(&self, interval: Duration) -> usize {
         let is_short = interval.saturating_mul(4) <= Duration::from_secs(60);
         if is_short { self.sample.div_ceil(2) } else { self.sample }

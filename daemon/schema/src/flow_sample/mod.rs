@@ -1,18 +1,19 @@
 //! A priority sample of flow records: a fixed number of records from which any question can be answered afterwards.
 //!
-//! Each record has a weight, its bytes or [`BYTES_PER_PACKET`](weir_config::priority::BYTES_PER_PACKET) for each of its packets, whichever is more, and a random
-//! number u from 0 to 1. Its priority is weight / u, and the sample has the records of the highest priorities. The
-//! threshold is the highest priority that is not in it. (Duffield, Lund and Thorup: "Priority sampling for estimation
-//! of arbitrary subset sums", Journal of the ACM, 2007.) A record that weighs at least as much as the threshold is in
-//! the sample for certain and counts for itself. Any other record is in it with the probability weight / threshold, and
-//! then stands for threshold / weight records like it. So the sum of any subset is right on average.
+//! Each record has a weight: its bytes, or [`BYTES_PER_PACKET`](weir_config::priority::BYTES_PER_PACKET) for each of
+//! its packets, whichever is more; and a random number u from 0 to 1. Its priority is weight / u, and the sample has
+//! the records of the highest priorities. The threshold is the highest priority that is not in it. (Duffield, Lund and
+//! Thorup: "Priority sampling for estimation of arbitrary subset sums", Journal of the ACM, 2007.) A record that
+//! weighs at least as much as the threshold is in the sample for certain and counts for itself. Any other record is in
+//! it with the probability weight / threshold, and then stands for threshold / weight records like it. So the sum of
+//! any subset is right on average.
 //!
 //! A record is what the kernel handed over, not a flow: the sum of a flow's records may be estimated like that of any
 //! other subset, however often the flow left the kernel's cache. Each record has a u of its own. Two u of a flow that
 //! depended on each other would need corrections, and a table of flows would need memory in the path of records.
 //!
-//! Samples of several windows are thinned to one: the priority of a record that is in a sample already is the larger of
-//! its weight and that sample's threshold, divided by a new random number. That is the same as one sample of all
+//! Samples of several windows are thinned to one: the priority of a record that is in a sample already is the larger
+//! of its weight and that sample's threshold, divided by a new random number. That is the same as one sample of all
 //! records. Records of one flow that are certain in their own samples become one record before that. So a large flow
 //! takes the room of one record a minute, and its sum is exact.
 //!

@@ -194,6 +194,24 @@ fn rows_that_chance_has_favoured_have_no_bound_above_the_truth() {
     }
 }
 
+/// Very many groups of two small records. In a few of them, both are in the sample, and these are the rows of a list:
+/// bounds of groups that were chosen beforehand would be above what these have.
+#[test]
+fn bounds_of_rows_allow_for_very_many_groups() {
+    let selection = Selection::new(&FlowQuestion::parse("", &["src_ip".to_owned()]).unwrap()).unwrap();
+    let mut pairs = 0;
+    for seed in 0..12 {
+        let records: Vec<_> = (0..100_000).map(|nth| record(nth / 2, nth & 1, 80, 6, Tally::new(1, 600))).collect();
+        let sample = FlowSample::union([whole(&records, mix(seed))], 300);
+        let (_, groups, _) = ask(std::slice::from_ref(&sample), &selection);
+        pairs += sample.records.len() - groups.len();
+        for bounds in groups.values() {
+            assert!(is_within(*bounds, [2, 1_200]), "{bounds:?}");
+        }
+    }
+    assert!(pairs > 2, "{pairs}");
+}
+
 /// Packets that sampling left out, and packets that were lost.
 #[test]
 fn packets_that_no_record_has_widen_the_bounds() {

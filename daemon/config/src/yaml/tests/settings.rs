@@ -155,7 +155,7 @@ spool: {path: /srv/spool, fsync: never, max_size: 1GiB, max_age: 72h}
 sampling: {packets: auto, cpu: 0.25}
 standard_views: [services, flows]
 memory: 200MiB
-history: {memory: 1MiB, rows: 20, path: none, max_age: 7d, max_size: 1GiB}
+history: {memory: 1MiB, rows: 20, sample: 500, path: none, max_age: 7d, max_size: 1GiB}
 usage: {quota: 2TB, interface: wan0, day: 15}
 views: [{name: web, match: {dst_port: 443}, by: [src_ip], measure: packets, top: 7, per: interface, error: 0.002}]
 export: {views: [unique, flows], every: 5m, lg_k: 11, keys: 7}
@@ -173,6 +173,7 @@ fn every_setting_is_read() {
         history: Some(History {
             memory: 1 << 20,
             rows: 20,
+            sample: 500,
             path: Location::Memory,
             max_age: Some(Duration::from_secs(7 * 24 * 60 * 60)),
             max_size: 1 << 30,
