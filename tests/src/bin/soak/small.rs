@@ -101,7 +101,7 @@ fn live(pair: &QuietPair, program: &Path, rate: u32, seed: u64, valve: &mut BTre
     })?;
     let status = daemon.stop(TIMEOUT)?;
     let log = daemon.log()?;
-    ensure!(status.success() && log.contains("reload"), "weir ended with {status}: {log}");
+    ensure!(status.success() && log.contains("the configuration is valid"), "weir ended with {status}: {log}");
     let reports = daemon.reports()?;
     let mut whole = Ledger::default();
     for report in &reports {
