@@ -1,4 +1,5 @@
-//! The recipe for VyOS: what its installer makes answers `show flow-accounting interface NAME top N` from a running weir.
+//! The recipe for VyOS: what its installer makes answers `show flow-accounting interface NAME top N` from a running
+//! weir.
 //! VyOS itself is not here: the test does what its shell does with a command, which is to fill in its words.
 
 use std::{

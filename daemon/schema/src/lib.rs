@@ -263,8 +263,8 @@ pub struct Interface {
     /// The operator's name for it (`ip link set NAME alias TEXT`). Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
-    /// The VRF that it is in, itself or as a member of a bridge or bond: the name of the VRF's device. Absent if it is in
-    /// none.
+    /// The VRF that it is in, itself or as a member of a bridge or bond: the name of the VRF's device. Absent if it is
+    /// in none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vrf: Option<String>,
     /// How weir saw its packets when the window ended: `xdp-native`, `xdp-generic`, `tcx`, `tc`, `afpacket` or
@@ -333,9 +333,9 @@ pub struct Interface {
     #[schemars(range(min = 0))]
     pub coverage_bytes_upper: Option<f64>,
     /// Bounds of the packets that the interface itself counted and weir did not see, as far as they are not in
-    /// `lost.blind`: for instance those that its card forwarded in hardware. They are in no number of `ledger`. Absent if
-    /// none was certainly missed, or if the interface does not count them either. Of several windows together: the sum of
-    /// those that had it.
+    /// `lost.blind`: for instance those that its card forwarded in hardware. They are in no number of `ledger`. Absent
+    /// if none was certainly missed, or if the interface does not count them either. Of several windows together: the
+    /// sum of those that had it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unseen: Option<Uncertain>,
     /// For how many seconds, at most, weir may not have seen the packets, because another process removed its program

@@ -1,5 +1,5 @@
-//! Ways by which packets pass the machine without the kernel's stack: flowtables, and cards that belong to a program such
-//! as VPP.
+//! Ways by which packets pass the machine without the kernel's stack: flowtables, and cards that belong to a program
+//! such as VPP.
 
 use std::{fs, io, path::Path};
 

@@ -3,9 +3,9 @@
 //!
 //! `message` has the message format. `socket` sends requests and receives the answers. `routing` describes interfaces,
 //! `routes` finds those that carry a default route, `generic` reads what their drivers support, `losses` reads what
-//! they lost, `nftables` finds rules that translate addresses and flowtables, and `traffic` attaches filters at the classic tc hook.
-//! All integers are in the byte order of the machine. Reading needs no privilege; attaching and reading rules need
-//! `CAP_NET_ADMIN`.
+//! they lost, `nftables` finds rules that translate addresses and flowtables, and `traffic` attaches filters at the
+//! classic tc hook. All integers are in the byte order of the machine. Reading needs no privilege; attaching and
+//! reading rules need `CAP_NET_ADMIN`.
 //!
 //! Constants come from `libc` where it has them. The message format is sixty lines of our own, because the crates for
 //! it were tried and cost more. `netlink-packet-core` borrows an attribute's value from its iterator's item, so each
