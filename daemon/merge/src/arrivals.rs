@@ -217,7 +217,6 @@ mod tests {
             seen: Default::default(),
             account: Default::default(),
             sketches: None,
-            sample: None,
         }
     }
 

@@ -398,7 +398,6 @@ mod tests {
             seen: ledger::Tally::new(100, 12_500),
             account: Account::default(),
             sketches: None,
-            sample: None,
         }))
     }
 

@@ -534,7 +534,6 @@ mod tests {
             seen: Default::default(),
             account: Default::default(),
             sketches: None,
-            sample: None,
         }))
     }
 
