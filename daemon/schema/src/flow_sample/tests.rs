@@ -323,3 +323,17 @@ fn addresses_are_masked() {
     sample.mask(Addresses::None);
     assert_eq!(sample.records[0].key.src.to_string(), "0.0.0.0");
 }
+
+/// The small records of a quiet window are thinned when it is united with a busy one, even if there is room for all:
+/// otherwise each would stand for as much as the busy window's threshold.
+#[test]
+fn records_of_a_quiet_window_are_thinned_by_the_threshold_of_a_busy_one() {
+    let mut random = Random(11);
+    let busy: Vec<_> = (0..4_000).map(|nth| record(nth, 1, 80, 6, Tally::new(700, 400_000 + u64::from(nth)))).collect();
+    let quiet: Vec<_> = (0..1_000).map(|nth| record(nth, 2, 53, 17, Tally::new(1, 100))).collect();
+    let busy_sample = FlowSample::union([whole(&busy, random.next())], 50);
+    let union = FlowSample::union([busy_sample, whole(&quiet, random.next())], 5_000);
+    let selection = Selection::new(&FlowQuestion::parse("proto=udp", &[]).unwrap()).unwrap();
+    let (part, _, _) = ask(&[union], &selection);
+    assert!(is_within(part, truth(quiet.iter())), "{part:?}");
+}
