@@ -303,8 +303,8 @@ mod tests {
             (r#"{"version":1}"#, "not complete"),
             (
                 r#"{"version":1,"command":"stat"}"#,
-                "there is no command \"stat\" (there are: status, report, ask, live, subscribe, history, span, find, usage, \
-                 reload, detach, attach)",
+                "there is no command \"stat\" (there are: status, report, ask, live, subscribe, history, span, find, flows, \
+                 usage, reload, detach, attach)",
             ),
             (r#"{"version":1,"command":7}"#, "not complete"),
             (r#"{"version":1,"command":"ask"}"#, "missing field `keys`"),

@@ -5,11 +5,11 @@ use std::io::Write;
 use serde_json::{Map, Value, json};
 use weir_config::view::Standard;
 use weir_schema::{
-    AskedFlows, AskedRecords, Change, Changes, ComparedTime, Estimate, Found, FoundKey, KeyAmount, Top, Union,
+    AskedFlows, AskedRecords, Change, Changes, ComparedTime, Estimate, Found, FoundKey, KeyAmount, Tally, Top, Union,
     lists::{FIELDS, fields_as_json},
 };
 use weir_system::{
-    numbers::{bit_rate, packet_rate},
+    numbers::{self, bit_rate, packet_rate},
     screen,
     screen::Screen,
     text::escaped,
@@ -45,16 +45,16 @@ pub fn found(found: &Found) -> Result<(), ShowError> {
 }
 
 fn lines_of(Found { from, to, windows, reaches_back_to, blocks, missing, keys, .. }: &Found) -> Vec<String> {
-    let mut lines = vec![format!("{from:.0} to {to:.0}: {windows} windows")];
+    let mut lines = vec![format!("{from:.0} to {to:.0}: {}", windows_text(*windows))];
     for key in keys {
         let FoundKey { key, listed, first, last, packets, bytes, at_most, .. } = key;
         lines.push(match (packets, bytes, first, last) {
             (Some(packets), Some(bytes), Some(first), Some(last)) => format!(
-                "{key}: {} packets, {} bytes; in the lists of {listed} windows, from {first:.0} to {last:.0}",
-                amount(packets),
-                amount(bytes),
+                "{key}: {}; in the lists of {}, from {first:.0} to {last:.0}",
+                amounts(packets, bytes),
+                windows_text(*listed),
             ),
-            _ => format!("{key}: in no list; at most {} packets, {} bytes", at_most.packets, at_most.bytes),
+            _ => format!("{key}: in no list; at most {}", most(at_most)),
         });
     }
     for gap in missing {
@@ -67,8 +67,22 @@ fn lines_of(Found { from, to, windows, reaches_back_to, blocks, missing, keys, .
     lines
 }
 
-fn amount(Estimate { value, lower, upper, .. }: &Estimate) -> String {
-    if lower == upper { value.to_string() } else { format!("{value} ({lower} to {upper})") }
+/// Packets and bytes with their bounds: `1.1 MB (1.1 MB to 1.2 MB), 1.2 k (1.2 k to 1.3 k) packets`.
+fn amounts(packets: &Estimate, bytes: &Estimate) -> String {
+    let [bytes, packets] = [amount(bytes, numbers::bytes), amount(packets, numbers::count)];
+    format!("{bytes}, {packets} packets")
+}
+
+fn amount(Estimate { value, lower, upper, .. }: &Estimate, text: fn(u64) -> String) -> String {
+    if lower == upper { text(*value) } else { format!("{} ({} to {})", text(*value), text(*lower), text(*upper)) }
+}
+
+fn most(Tally { packets, bytes }: &Tally) -> String {
+    format!("{}, {} packets", numbers::bytes(*bytes), numbers::count(*packets))
+}
+
+fn windows_text(windows: u64) -> String {
+    format!("{windows} window{}", if windows == 1 { "" } else { "s" })
 }
 
 /// The standard lists that windows can be added up of, by name.
@@ -101,7 +115,7 @@ pub fn list(union: &Union, list: Standard, by_packets: bool, form: ListForm) -> 
         }
         ListForm::Text => {
             let window = union.window;
-            writeln!(out, "{:.0} to {:.0}: {} windows", window.start, window.end, union.windows)?;
+            writeln!(out, "{:.0} to {:.0}: {}", window.start, window.end, windows_text(union.windows))?;
             if let Some(time) = union.reaches_back_to {
                 writeln!(out, "weir remembers since {time:.0}")?;
             }
@@ -110,8 +124,7 @@ pub fn list(union: &Union, list: Standard, by_packets: bool, form: ListForm) -> 
             }
             for ListedRow { rank, key, packets, bytes } in &rows {
                 let key: Vec<_> = key.iter().map(|(_, value)| value.as_str()).collect();
-                let (packets, bytes) = (amount(packets), amount(bytes));
-                writeln!(out, "{rank:>4}  {}  {bytes} bytes, {packets} packets", escaped(&key.join(" ")))?;
+                writeln!(out, "{rank:>4}  {}  {}", escaped(&key.join(" ")), amounts(packets, bytes))?;
             }
         }
     }
@@ -164,19 +177,19 @@ fn csv_of_flows(asked: &AskedFlows) -> Vec<String> {
 
 fn lines_of_flows(asked: &AskedFlows) -> Vec<String> {
     let AskedFlows { from, to, windows, records, missing, packets, bytes, rows, at_most, .. } = asked;
-    let mut lines = vec![format!("{from:.0} to {to:.0}: {windows} windows")];
+    let mut lines = vec![format!("{from:.0} to {to:.0}: {}", windows_text(*windows))];
     lines.extend(missing.iter().map(|gap| format!("nothing is known of {:.0} to {:.0}", gap.start, gap.end)));
     let question = if asked.question.is_empty() { "all traffic" } else { &asked.question };
-    lines.push(format!("{question}: {} bytes, {} packets", amount(bytes), amount(packets)));
+    lines.push(format!("{question}: {}", amounts(packets, bytes)));
     let fields = fields_of_flows(asked);
     for row in rows {
         let Some((packets, bytes)) = row.packets.zip(row.bytes) else { continue };
         let key: Vec<_> = fields.iter().filter_map(|field| row.key.get(*field)).map(plain).collect();
-        let (rank, bytes, packets) = (row.rank.unwrap_or_default(), amount(&bytes), amount(&packets));
-        lines.push(format!("{rank:>4}  {}  {bytes} bytes, {packets} packets", key.join(" ")));
+        let rank = row.rank.unwrap_or_default();
+        lines.push(format!("{rank:>4}  {}  {}", key.join(" "), amounts(&packets, &bytes)));
     }
     if let Some(at_most) = at_most {
-        lines.push(format!("every other has at most {} bytes, {} packets", at_most.bytes, at_most.packets));
+        lines.push(format!("every other has at most {}", most(at_most)));
     }
     let AskedRecords { sampled, selected } = records;
     lines.push(match asked.confidence {
@@ -226,7 +239,7 @@ pub fn changes(changes: &Changes, form: ListForm) -> Result<(), ShowError> {
 fn lines_of_changes(Changes { list, by, before, now, rows, uncertain, .. }: &Changes) -> Vec<String> {
     let mut lines = Vec::new();
     for (what, ComparedTime { window, windows, missing }) in [("", now), ("compared with ", before)] {
-        lines.push(format!("{what}{:.0} to {:.0}: {windows} windows", window.start, window.end));
+        lines.push(format!("{what}{:.0} to {:.0}: {}", window.start, window.end, windows_text(*windows)));
         lines.extend(missing.iter().map(|gap| format!("nothing is known of {:.0} to {:.0}", gap.start, gap.end)));
     }
     for Change { change, key, before: earlier, now: later } in rows {

@@ -60,7 +60,12 @@ impl Service<'_> {
     pub fn reports(&self) -> Result<Vec<Value>> {
         let text = fs::read_to_string(self.machine.path("var/lib/weir/reports.ndjson")).unwrap_or_default();
         let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
-        complete.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+        // A kill may cut a line. The next weir ends it, and the report counts as missing.
+        let report = |line| match serde_json::from_str(line) {
+            Err(error) if error.is_eof() => None,
+            read => Some(read.map_err(Into::into)),
+        };
+        complete.lines().filter_map(report).collect()
     }
 
     /// Kills weir, waits until it has ended, and returns the number that its process had.
