@@ -1,6 +1,6 @@
-//! The recipe for VyOS: what its installer makes answers `show flow-accounting interface NAME top N` from a running
+//! The recipe for `VyOS`: what its installer makes answers `show flow-accounting interface NAME top N` from a running
 //! weir.
-//! VyOS itself is not here: the test does what its shell does with a command, which is to fill in its words.
+//! `VyOS` itself is not here: the test does what its shell does with a command, which is to fill in its words.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -157,6 +157,7 @@ const QUESTIONS: [(&str, &[&str]); 6] = [
 
 /// Times begin and end anywhere, weir is started again, and some windows are nearly empty.
 #[test]
+#[expect(clippy::print_stdout, reason = "docs/HISTORY.md says how to print the sizes")]
 fn bounds_hold_over_random_times_and_restarts() {
     let folder = Folder::new("random");
     let (mut answers, mut failed) = (0, 0);
@@ -216,6 +217,7 @@ fn long_times_are_answered_by_hours_and_no_window_counts_twice() {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "docs/HISTORY.md says how to print the sizes")]
 fn the_size_of_a_sample_is_that_which_the_plan_states() {
     let mut world = World::new(4, Windows::with_samples(8 << 20, 8 << 20, Addresses::Full));
     for _ in 0..60 {

@@ -120,6 +120,7 @@ fn question(nth: usize) -> Selection {
 
 /// Every group that there is counts as listed, and one bound that fails in any of them is a failure of the answer.
 #[test]
+#[expect(clippy::print_stdout, reason = "how often bounds failed, and how wide they are")]
 fn bounds_hold_for_parts_and_for_all_of_their_groups_together() {
     let (mut answers, mut failed, mut widths) = (0, 0, Vec::new());
     for seed in 0..60 {
@@ -214,6 +215,7 @@ fn bounds_of_rows_allow_for_very_many_groups() {
 
 /// Packets that sampling left out, and packets that were lost.
 #[test]
+#[expect(clippy::print_stdout, reason = "how often bounds failed, and how wide they are")]
 fn packets_that_no_record_has_widen_the_bounds() {
     let (mut failed, mut answers) = (0, 0);
     for seed in 0..40 {
