@@ -23,7 +23,7 @@ pub struct Sampler {
     size: usize,
     /// The highest priority that was dropped.
     threshold: f64,
-    /// Records with their priorities in place of their times, which no question is about: see [`priority`].
+    /// Records with their priorities in place of their times, which no question is about: see `priority`.
     held: Vec<Record>,
     /// How many records are held before the least are dropped.
     room: usize,

@@ -15,7 +15,7 @@
 //! nothing of a group with a single record in the sample. But that record is there, so the group has it at least.
 //!
 //! Samples whose thresholds differ much, such as those of a flood and of the hours around it, have bounds of their own,
-//! which are added up: see [`Class`].
+//! which are added up (`Class`).
 //!
 //! If sampling left packets out in the kernel, the same bound holds once more: a packet that was taken stands for at
 //! most the rate times the largest packet.
