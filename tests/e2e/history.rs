@@ -23,6 +23,9 @@ use weir_tests::{
 
 use crate::watch::{QUIET_LINK, ROOMY_RINGS, TIMEOUT, config, list, native, number, send, stop, weir_with};
 
+/// The number of UDP.
+const UDP: u8 = 17;
+
 tests![it_is_the_sum_of_the_reports_and_survives_a_restart, off_remembers_nothing];
 
 /// Runs weir with this state directory and control socket, on a quiet pair, with windows of a second.
@@ -111,6 +114,7 @@ fn it_is_the_sum_of_the_reports_and_survives_a_restart() -> Result<()> {
         let union: Value = serde_json::from_slice(&output.stdout)?;
         check(&union, sent, &oracle)?;
         found(&socket, &oracle)?;
+        flows(&socket, &oracle)?;
         let tables = String::from_utf8(weir(&socket, &["report", "--last", "600", "--full"])?.stdout)?;
         ensure!(tables.contains(" windows   ") && tables.contains("INTERFACES"), "{tables}");
         let early = weir(&socket, &["report", "--to", "2020-01-01 00:00"])?;
@@ -156,6 +160,35 @@ fn found(socket: &Path, oracle: &Oracle) -> Result<()> {
     ensure!(bounds.contains(&sent.packets) && number(&key["listed"])? > 0, "{source} sent {sent:?}: {found}");
     let text = String::from_utf8(weir(socket, &["ask", "--since", "7d", &source.to_string()])?.stdout)?;
     ensure!(text.contains("blocks on disk") && text.contains("weir remembers since"), "{text}");
+    Ok(())
+}
+
+/// A question that no view asks is answered from samples, with true bounds for the sum, for each row and for all others.
+fn flows(socket: &Path, oracle: &Oracle) -> Result<()> {
+    let truth = oracle.grouped(|key| if key.proto == UDP { vec![key.dst] } else { Vec::new() });
+    let sum = truth.values().fold(Tally::default(), |mut sum, tally| {
+        sum.add(*tally);
+        sum
+    });
+    let output = weir(socket, &["ask", "--since", "1h", "proto=udp", "--by", "dst_ip", "--json"])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told: Value = serde_json::from_slice(&output.stdout)?;
+    let holds = |of: &Value, true_sum: &Tally| -> Result<bool> {
+        let packets = number(&of["packets"]["lower"])?..=number(&of["packets"]["upper"])?;
+        let bytes = number(&of["bytes"]["lower"])?..=number(&of["bytes"]["upper"])?;
+        Ok(packets.contains(&true_sum.packets) && bytes.contains(&true_sum.bytes))
+    };
+    ensure!(told["schema"] == "weir.asked_flows/1" && holds(&told, &sum)?, "UDP had {sum:?}: {told}");
+    let rows = list(&told["rows"])?;
+    ensure!(!rows.is_empty(), "{told}");
+    let mut others = truth.clone();
+    for row in rows {
+        let address: std::net::IpAddr = row["dst_ip"].as_str().context("an address")?.parse()?;
+        let received = others.remove(&address).with_context(|| format!("{address} has received nothing"))?;
+        ensure!(holds(row, &received)?, "{address} received {received:?}: {row}");
+    }
+    let most = others.values().map(|tally| tally.bytes).max().unwrap_or(0);
+    ensure!(others.is_empty() || most <= number(&told["at_most"]["bytes"])?, "another received {most} bytes: {told}");
     Ok(())
 }
 
