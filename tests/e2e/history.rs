@@ -163,7 +163,8 @@ fn found(socket: &Path, oracle: &Oracle) -> Result<()> {
     Ok(())
 }
 
-/// A question that no view asks is answered from samples, with true bounds for the sum, for each row and for all others.
+/// A question that no view asks is answered from samples, with true bounds for the sum, for each row and for all
+/// others.
 fn flows(socket: &Path, oracle: &Oracle) -> Result<()> {
     let truth = oracle.grouped(|key| if key.proto == UDP { vec![key.dst] } else { Vec::new() });
     let sum = truth.values().fold(Tally::default(), |mut sum, tally| {
