@@ -36,8 +36,8 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
             mode,
             counts,
             direction,
-            feeds,
-            repeated,
+            feeds: _,
+            repeated: _,
             sampling,
             ledger,
             tcp,
@@ -48,7 +48,7 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
             coverage_bytes: _,
             coverage_bytes_lower: _,
             coverage_bytes_upper: _,
-            unseen,
+            unseen: _,
             blind_seconds,
             unmeasured_seconds,
             trouble,
@@ -83,39 +83,44 @@ pub(super) fn ledgers(interfaces: &[Interface]) -> Grid {
         if let Some(trouble) = trouble {
             grid.across([Cell::new(format!("TROUBLE: {trouble}"), Alarm)]);
         }
-        grid.row(["", "packets", "bytes", "of packets"].map(|caption| Cell::new(caption, Faint)));
-        let mut line = |what: String, tally: &Tally, tone| {
-            let share = percent(ratio(tally.packets, ledger.seen.packets));
-            grid.row([what, grouped(tally.packets), grouped(tally.bytes), share].map(|text| Cell::new(text, tone)));
-        };
-        line("seen".to_owned(), &ledger.seen, Plain);
-        if let Some(uncertain) = ledger.uncertain {
-            let [least, most] = ends(uncertain);
-            line("of these uncertain, at least".to_owned(), &least, Faint);
-            line("at most".to_owned(), &most, Faint);
-        }
-        if let Some(unseen) = *unseen {
-            let [least, most] = ends(unseen);
-            line("NOT SEEN, at least".to_owned(), &least, Alarm);
-            line("at most".to_owned(), &most, Alarm);
-        }
-        if *repeated != Tally::default() {
-            line(format!("in totals by another interface (feeds: {feeds})"), repeated, Faint);
-        }
-        line("attributed".to_owned(), &ledger.attributed, Plain);
-        line("sampled out".to_owned(), &ledger.sampled_out, Plain);
-        for (reason, tally) in &ledger.skipped {
-            line(format!("skipped: {reason}"), tally, Plain);
-        }
-        let lost = ledger.lost.iter().filter(|(_, tally)| **tally != Tally::default());
-        for (reason, tally) in lost {
-            line(format!("lost: {reason}"), tally, Alarm);
-        }
+        tallies(&mut grid, interface);
         if let Some(text) = connections(tcp) {
             grid.across([text.into()]);
         }
     }
     grid
+}
+
+/// The packets and bytes of an interface's ledger, a line for each number.
+fn tallies(grid: &mut Grid, Interface { ledger, unseen, repeated, feeds, .. }: &Interface) {
+    grid.row(["", "packets", "bytes", "of packets"].map(|caption| Cell::new(caption, Faint)));
+    let mut line = |what: String, tally: &Tally, tone| {
+        let share = percent(ratio(tally.packets, ledger.seen.packets));
+        grid.row([what, grouped(tally.packets), grouped(tally.bytes), share].map(|text| Cell::new(text, tone)));
+    };
+    line("seen".to_owned(), &ledger.seen, Plain);
+    if let Some(uncertain) = ledger.uncertain {
+        let [least, most] = ends(uncertain);
+        line("of these uncertain, at least".to_owned(), &least, Faint);
+        line("at most".to_owned(), &most, Faint);
+    }
+    if let Some(unseen) = *unseen {
+        let [least, most] = ends(unseen);
+        line("NOT SEEN, at least".to_owned(), &least, Alarm);
+        line("at most".to_owned(), &most, Alarm);
+    }
+    if *repeated != Tally::default() {
+        line(format!("in totals by another interface (feeds: {feeds})"), repeated, Faint);
+    }
+    line("attributed".to_owned(), &ledger.attributed, Plain);
+    line("sampled out".to_owned(), &ledger.sampled_out, Plain);
+    for (reason, tally) in &ledger.skipped {
+        line(format!("skipped: {reason}"), tally, Plain);
+    }
+    let lost = ledger.lost.iter().filter(|(_, tally)| **tally != Tally::default());
+    for (reason, tally) in lost {
+        line(format!("lost: {reason}"), tally, Alarm);
+    }
 }
 
 /// A fact as a cell.
