@@ -281,7 +281,7 @@ pub struct ReportArgs {
 pub struct AskArgs {
     /// An address, a prefix, a port, a service, the name of a host, or the fields of a row with their values; of a time
     /// also conditions, as `src_ip=10.1.0.0/16,dst_port=443`
-    #[arg(required = true, value_name = "192.0.2.7|192.0.2.0/24|:443|tcp/443|example.net|vlan=7,...")]
+    #[arg(required_unless_present = "by", value_name = "192.0.2.7|192.0.2.0/24|:443|tcp/443|example.net|vlan=7,...")]
     pub keys: Vec<String>,
     /// Ask about the open window so far, instead of the last one
     #[arg(long, conflicts_with_all = ["since", "from", "to", "by", "path"])]

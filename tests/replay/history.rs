@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fs,
     net::IpAddr,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -200,6 +200,25 @@ pub fn it_answers_questions_that_no_view_asked() -> Result<()> {
     weir_replay(["--config", text(&config), "--json", "--history", text(&without), text(&file)])?;
     let none = weir_ask(&["dst_port=443"], &without)?;
     ensure!(none.code == Some(2) && none.log.contains("set `history: {sample: 1000}`"), "{}", none.log);
+    // Without a question, the rows are of all traffic.
+    let all = ask(&["--by", "proto"])?;
+    ensure!(all["question"] == "" && all["rows"].as_array().is_some_and(|rows| rows.len() > 1), "{all}");
+    a_damaged_sample_is_named(&folder)
+}
+
+fn a_damaged_sample_is_named(folder: &Path) -> Result<()> {
+    let names: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
+    let is_sample = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.starts_with("samples-") && !name.ends_with(".index")
+    };
+    let path = names.iter().map(fs::DirEntry::path).find(is_sample).context("a segment of samples")?;
+    let mut bytes = fs::read(&path)?;
+    bytes[80] ^= 0xff;
+    fs::write(&path, bytes)?;
+    let ended = weir_ask(&["proto=tcp"], folder)?;
+    let is_named = ended.log.contains("the block at byte 0") && ended.log.contains(text(&path));
+    ensure!(ended.code == Some(DONE) && is_named, "{:?} {}", ended.code, ended.log);
     Ok(())
 }
 

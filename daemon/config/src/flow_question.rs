@@ -176,7 +176,7 @@ fn is_of_record(row: &FieldRow) -> bool {
 
 fn row(name: &str) -> Result<&'static FieldRow, String> {
     let names = || FIELDS.iter().filter(|row| is_of_record(row)).map(|row| row.name);
-    if let Some(row) = FIELDS.iter().find(|row| row.name == name) {
+    if let Some(row) = FieldRow::named(name) {
         if is_of_record(row) {
             return Ok(row);
         }

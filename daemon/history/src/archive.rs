@@ -53,7 +53,7 @@ pub struct Limits {
     pub bytes: u64,
     /// How long a block is kept.
     pub age: Option<Duration>,
-    /// Whether samples of flow records need a part of it.
+    /// True if samples of flow records need a part of it.
     pub has_samples: bool,
 }
 

@@ -59,14 +59,14 @@ struct Pending {
 }
 
 impl Pending {
-    /// Whether a window or a minute is another part of the same minute or hour.
+    /// Returns true if a window or a minute is another part of the same minute or hour.
     fn is_continued_by(&self, next: &Self, length: i64) -> bool {
         let part = |time: Timestamp| time.as_second().div_euclid(length);
         let between = next.past.start.as_millisecond() - self.past.end.as_millisecond();
         part(self.past.start) == part(next.past.start) && between.abs() < GAP_MS
     }
 
-    /// Whether it reaches to the end of its minute or hour.
+    /// Returns true if it reaches to the end of its minute or hour.
     fn is_complete(&self, length: i64) -> bool {
         let part = |time: Timestamp| time.as_second().div_euclid(length);
         part(self.past.start) != part(self.past.end)

@@ -21,13 +21,17 @@ use weir_system::{
 use super::{failure::Failure, output::print_json, query::socket};
 
 pub(super) fn history(command: &HistoryCommand) -> Result<Exit, Failure> {
-    // Damaged blocks of a folder are named in the log.
-    let _log = log::begin(Format::chosen(None).map_err(usage)?);
+    let _log = log_of_damage()?;
     match command {
         HistoryCommand::Top(args) => top(args),
         HistoryCommand::Find(args) => find(args),
         HistoryCommand::Changes(args) => changes(args),
     }
+}
+
+/// Begins the log, which names the damaged blocks of a folder.
+pub(super) fn log_of_damage() -> Result<log::Ended, Failure> {
+    Ok(log::begin(Format::chosen(None).map_err(usage)?))
 }
 
 fn top(HistoryTopArgs { list, by, time, place, json, csv }: &HistoryTopArgs) -> Result<Exit, Failure> {
@@ -77,9 +81,18 @@ fn standard(list: &str) -> Result<Standard, Failure> {
 }
 
 fn find(HistoryFindArgs { keys, time, place, json }: &HistoryFindArgs) -> Result<Exit, Failure> {
-    let (from, to) = span(time);
-    let answer = ask(place, Command::Find { keys: keys.clone(), from, to })?;
-    if *json {
+    find_keys(keys.clone(), span(time), place, *json)
+}
+
+/// Prints what the lists of a time had of keys.
+pub(super) fn find_keys(
+    keys: Vec<String>,
+    (from, to): (Option<String>, Option<String>),
+    place: &HistoryPlaceArgs,
+    json: bool,
+) -> Result<Exit, Failure> {
+    let answer = ask(place, Command::Find { keys, from, to })?;
+    if json {
         return print_json(answer);
     }
     show::past::found(&read::<Found>(&answer)?)?;

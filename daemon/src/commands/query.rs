@@ -16,7 +16,7 @@ use weir::{
     },
 };
 use weir_config::{self as config, Config};
-use weir_schema::{AskedFlows, Found, ListKey, LiveAnswers, Usage, write_answers};
+use weir_schema::{AskedFlows, ListKey, LiveAnswers, Usage, write_answers};
 use weir_system::{
     clock,
     exit::Exit,
@@ -26,7 +26,7 @@ use weir_system::{
 
 use super::{
     failure::Failure,
-    history::{ask as ask_past, form, read, span, usage as usage_error},
+    history::{ask as ask_past, find_keys, form, log_of_damage, read, span, usage as usage_error},
     output::{OutputError, print, print_json},
     settings::{CONFIG, read_config},
 };
@@ -77,6 +77,7 @@ pub(super) fn ask(AskArgs { keys, live, time, by, place, json, csv }: AskArgs) -
     }
     let (from, to) = span(&time);
     if from.is_some() || to.is_some() || place.path.is_some() {
+        let _log = log_of_damage()?;
         let is_of_lists = by.is_empty() && !csv && keys.iter().all(|key| ListKey::is_in_lists(key));
         return if is_of_lists {
             find_keys(keys, (from, to), &place, json)
@@ -103,21 +104,6 @@ pub(super) fn ask(AskArgs { keys, live, time, by, place, json, csv }: AskArgs) -
     Ok(Exit::Done)
 }
 
-/// Prints what the lists of a time had of keys.
-fn find_keys(
-    keys: Vec<String>,
-    (from, to): (Option<String>, Option<String>),
-    place: &HistoryPlaceArgs,
-    json: bool,
-) -> Result<Exit, Failure> {
-    let answer = ask_past(place, protocol::Command::Find { keys, from, to })?;
-    if json {
-        return print_json(answer);
-    }
-    show::past::found(&read::<Found>(&answer)?)?;
-    Ok(Exit::Done)
-}
-
 /// Prints what the flow records of a time have of a question.
 fn flows(
     keys: &[String],
@@ -126,14 +112,18 @@ fn flows(
     place: &HistoryPlaceArgs,
     form: ListForm,
 ) -> Result<Exit, Failure> {
-    let [question] = keys else {
-        return Err(usage_error(format!(
-            "{} questions: ask the flow records one at a time, with all conditions in one text, such as \
-             src_ip=10.1.0.0/16,dst_port=443",
-            keys.len()
-        )));
+    let question = match keys {
+        [] => String::new(),
+        [question] => question.clone(),
+        several => {
+            return Err(usage_error(format!(
+                "{} questions: ask the flow records one at a time, with all conditions in one text, such as \
+                 src_ip=10.1.0.0/16,dst_port=443",
+                several.len()
+            )));
+        }
     };
-    let answer = ask_past(place, protocol::Command::Flows { question: question.clone(), by, from, to })?;
+    let answer = ask_past(place, protocol::Command::Flows { question, by, from, to })?;
     if form == ListForm::Json {
         return print_json(answer);
     }

@@ -397,9 +397,7 @@ impl FieldRow {
             (None, _) => None,
         }
     }
-}
 
-impl FieldRow {
     /// The row of a field with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         FIELDS.iter().find(|row| row.name == name)

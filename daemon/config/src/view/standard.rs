@@ -54,7 +54,7 @@ struct StandardRow {
     by: &'static [Field],
     /// The fields whose different values are counted; `None` for packets and bytes.
     distinct: Option<Field>,
-    /// Returns true if it has a table for each interface.
+    /// True if it has a table for each interface.
     is_per_interface: bool,
 }
 

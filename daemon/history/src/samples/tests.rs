@@ -157,7 +157,7 @@ const QUESTIONS: [(&str, &[&str]); 6] = [
 
 /// Times begin and end anywhere, weir is started again, and some windows are nearly empty.
 #[test]
-#[expect(clippy::print_stdout, reason = "docs/HISTORY.md says how to print the sizes")]
+#[expect(clippy::print_stdout, reason = "how often bounds failed")]
 fn bounds_hold_over_random_times_and_restarts() {
     let folder = Folder::new("random");
     let (mut answers, mut failed) = (0, 0);
