@@ -80,6 +80,30 @@ pub trait Packet: Copy {
 /// `None` if a map lookup fails. The sizes of the maps rule that out, but the verifier requires the check.
 #[inline(always)]
 pub fn measure(packet: impl Packet) -> Option<()> {
+    if is_sampling() {
+        // The verifier knows the answer, and drops either this call or everything after it.
+        return measure_sampled(packet);
+    }
+    begin(
+        packet,
+        #[inline(always)]
+        |cpu, scope, tally| {
+            let counted = packet.common(
+                // Inlined in all places that call it; otherwise the key would go through memory.
+                #[inline(always)]
+                |parsed| count_common(packet, parsed, cpu, scope, tally),
+            );
+            match counted {
+                Some(counted) => counted,
+                None => measure_uncommon(packet, cpu, scope, tally),
+            }
+        },
+    )
+}
+
+/// Counts what was seen, and then the flow, which `count_flow` does: meanwhile the packet is half counted.
+#[inline(always)]
+fn begin(packet: impl Packet, count_flow: impl FnOnce(&mut Cpu, Scope, Tally) -> Option<()>) -> Option<()> {
     // First, while nothing has to outlive these calls.
     let tally = packet.tally();
     // SAFETY: this CPU's block. No other packet is measured on this CPU until this one is finished, and `flush` returns
@@ -87,14 +111,15 @@ pub fn measure(packet: impl Packet) -> Option<()> {
     let cpu = unsafe { &mut *CPUS.get_ptr_mut(this_cpu())? };
     let entry = interface_slot(packet.interface());
     store::<{ offset_of!(Cpu, in_packet) }>(cpu, 1);
-    let counted = count_seen(packet, cpu, entry, tally);
+    let scope = count_seen(packet, cpu, entry, tally);
+    let counted = count_flow(cpu, scope, tally);
     store::<{ offset_of!(Cpu, in_packet) }>(cpu, 0);
     counted
 }
 
-/// Counts a packet: it is half counted from here on.
+/// Counts a packet in its interface's ledger, and returns its scope.
 #[inline(always)]
-fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u64, tally: Tally) -> Option<()> {
+fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u64, tally: Tally) -> Scope {
     let mut scope = Scope::new(entry as u8, cpu.epoch as u8);
     const { assert!(Feeds::All as u32 == 0) };
     // An entry this small is the slot of an interface that has a histogram and whose packets all feed.
@@ -106,19 +131,7 @@ fn count_seen(packet: impl Packet, cpu: &mut Cpu, entry: u64, tally: Tally) -> O
     }
     // SAFETY: this is true for every scope.
     unsafe { core::hint::assert_unchecked(scope.is_apart()) };
-    if is_sampling() {
-        // The verifier knows the answer, and drops either this call or everything after it.
-        return measure_sampled(packet, cpu, scope, tally);
-    }
-    let counted = packet.common(
-        // Inlined in all places that call it; otherwise the key would go through memory.
-        #[inline(always)]
-        |parsed| count_common(packet, parsed, cpu, scope, tally),
-    );
-    match counted {
-        Some(counted) => counted,
-        None => measure_uncommon(packet, cpu, scope, tally),
-    }
+    scope
 }
 
 /// Counts a packet in its interface's histogram: see [`weir_common::cpu::Lengths`].
@@ -198,21 +211,30 @@ fn measure_uncommon(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tal
 }
 
 /// Counts any packet, or leaves it out, with sampling on.
+///
+/// All of it is in one function. If only a part of it were, the frames of that part and of the program would have to
+/// fit together into the 512 bytes of stack that the kernel allows.
 #[inline(never)]
-fn measure_sampled(packet: impl Packet, cpu: &mut Cpu, scope: Scope, tally: Tally) -> Option<()> {
-    let Some(sampling) = sampling::take(this_cpu(), cpu) else {
-        counters(cpu, scope).sampled_out.add(tally);
-        return Some(());
-    };
-    let common = packet.common(
+fn measure_sampled(packet: impl Packet) -> Option<()> {
+    begin(
+        packet,
         #[inline(always)]
-        |parsed| parsed,
-    );
-    let parsed = match common {
-        Some(parsed) => parsed,
-        None => packet.walk(),
-    };
-    count_parsed(packet, parsed, cpu, scope, tally, sampling)
+        |cpu, scope, tally| {
+            let Some(sampling) = sampling::take(this_cpu(), cpu) else {
+                counters(cpu, scope).sampled_out.add(tally);
+                return Some(());
+            };
+            let common = packet.common(
+                #[inline(always)]
+                |parsed| parsed,
+            );
+            let parsed = match common {
+                Some(parsed) => parsed,
+                None => packet.walk(),
+            };
+            count_parsed(packet, parsed, cpu, scope, tally, sampling)
+        },
+    )
 }
 
 /// Counts a common packet.

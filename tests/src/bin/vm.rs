@@ -14,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use serde_json::Value;
 use weir_common::{ledger::Tally, packet::Tunnels};
+use weir_config::Packets;
 use weir_datapath::{Features, LoadedProgram, Plan, probe_tcx};
 use weir_tests::{
     account::{self, Loss},
@@ -59,6 +60,14 @@ const END_TO_END: [(&str, &str); 12] = [
     ("flowtables", "offload::"),
 ];
 
+/// The settings with which the programs are loaded. Each makes other code of them, with other frames on the stack.
+const LOADED: [(&str, Tunnels, u32); 4] = [
+    ("load", Tunnels::Outer, 1),
+    ("load, inside tunnels", Tunnels::Inner, 1),
+    ("load, sampling", Tunnels::Outer, 10),
+    ("load, sampling inside tunnels", Tunnels::Inner, 10),
+];
+
 /// Those of which all may be ignored, because a kernel may lack what they are about.
 const OPTIONAL: [&str; 1] = ["offload::"];
 
@@ -75,8 +84,9 @@ fn main() -> ExitCode {
         // If standard output is closed, the error cannot be reported.
         let _ = writeln!(io::stdout(), "check\t{name}\t{verdict}\t{detail}");
     };
-    check("load", load(Tunnels::Outer));
-    check("load, inside tunnels", load(Tunnels::Inner));
+    for (name, tunnels, packets) in LOADED {
+        check(name, load(tunnels, packets));
+    }
     check("doctor", doctor());
     for (mode, obtained) in MODES {
         let outcome = match (mode, probe_tcx()) {
@@ -96,8 +106,8 @@ fn main() -> ExitCode {
 }
 
 /// Loads every program that this kernel should accept; returns how many instructions its verifier processed for each.
-fn load(tunnels: Tunnels) -> Result<String> {
-    let loaded = load_all(&Plan { tunnels, ..PLAN })?;
+fn load(tunnels: Tunnels, packets: u32) -> Result<String> {
+    let loaded = load_all(&Plan { tunnels, sampling: Packets::OneIn(packets), ..PLAN })?;
     for LoadedProgram { name, verified_instructions } in &loaded {
         let count = verified_instructions.unwrap_or_default();
         ensure!(count <= VERIFIED_MAX, "{name}: {count} instructions verified are too near to the million allowed");
