@@ -246,6 +246,17 @@ impl<K: Copy + Default, W: Weight> CandidateBuckets<K, W> {
         (way < WAYS).then(|| self.candidate(at, way).listed())
     }
 
+    /// The position of the candidate with this hash, below [`CandidateBuckets::capacity`], if it is held. No other key
+    /// has it as long as this one is a candidate. So more numbers about candidates can be kept in an array beside this
+    /// structure; whoever does so has to notice when another key has taken the position.
+    #[inline(always)]
+    pub fn position(&self, hash: u64) -> Option<usize> {
+        let hash = self.placed(hash);
+        let at = self.place(hash);
+        let way = self.counters.buckets[at].way(hash);
+        (way < WAYS).then_some(at * WAYS + way)
+    }
+
     /// Bounds of a key's weight, which hold for any key, held or not.
     pub fn bounds(&self, hash: u64) -> Bounds<W> {
         let hash = self.placed(hash);

@@ -12,7 +12,7 @@ use crate::windows::{
 /// Bytes of a window with the usual lists of 64 rows, of one interface in one direction. The usual size is for traffic
 /// that has the same talkers for some minutes, the worst for windows that share no rows.
 const USUAL_BYTES: u64 = 4500;
-pub(crate) const WORST_BYTES: u64 = 29_500;
+pub(crate) const WORST_BYTES: u64 = 41_500;
 /// The same for a union of five minutes or of an hour.
 const USUAL_BYTES_OF_UNION: u64 = 7000;
 pub(crate) const WORST_BYTES_OF_UNION: u64 = 45_000;

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use weir_schema::{
-    Distinct, Estimate, Interface, Ledger, Length, NewFlows, Remembered, Report, Top, TopDestination, TopFlow, TopPair,
-    TopService, TopSource, TopUnlisted, Unique,
+    Distinct, Estimate, HostNumbers, Interface, Ledger, Length, NewFlows, Remembered, Report, Sums, Top, TopDestination,
+    TopFlow, TopHost, TopPair, TopService, TopSource, TopUnlisted, Unique,
     sketches::{DistinctSketch, Sketches, UNIQUE, encode},
 };
 use weir_sketch::{HyperLogLog, datasketches::hll, hash::mix};
@@ -63,7 +63,8 @@ pub fn report_of(nth: i64, length: i64, sources: &[(u32, u64)]) -> Report {
         let most = top.sources.get(ROWS).map_or(0, |row| row.packets.value);
         let most = if top.by == "packets" { most } else { most * 100 };
         let [flows, sources, destinations, pairs, services] = [most + 1, most, most + 2, most + 3, most + 4].map(Some);
-        top.unlisted = TopUnlisted { flows, sources, destinations, pairs, services };
+        top.unlisted = TopUnlisted { hosts: None, flows, sources, destinations, pairs, services };
+        top.hosts.clear();
         top.sources.truncate(ROWS);
     }
     let distinct = Distinct { value: 1000, lower: 984, upper: 1016, confidence: 0.999 };
@@ -137,9 +138,16 @@ pub fn worst(nth: i64, random: &mut Random) -> Report {
         (top.flows, top.pairs, top.sources) = (Vec::new(), Vec::new(), Vec::new());
         (top.destinations, top.services) = (Vec::new(), Vec::new());
         let mut most = || Some(counts().0.value);
-        let unlisted =
-            TopUnlisted { flows: most(), sources: most(), destinations: most(), pairs: most(), services: most() };
+        let unlisted = TopUnlisted {
+            hosts: most(),
+            flows: most(),
+            sources: most(),
+            destinations: most(),
+            pairs: most(),
+            services: most(),
+        };
         top.unlisted = unlisted;
+        top.hosts.clear();
         for (rank, [src_ip, dst_ip, other_source, other_destination]) in keys {
             let [src_port, dst_port, port] = [1, 2, 3].map(|_| counts().0.value as u16);
             let proto = proto.clone();
@@ -153,6 +161,10 @@ pub fn worst(nth: i64, random: &mut Random) -> Report {
             top.sources.push(TopSource { rank, src_ip: other_source, packets, bytes });
             let (packets, bytes) = counts();
             top.destinations.push(TopDestination { rank, dst_ip: other_destination, packets, bytes });
+            let [(packets, bytes), down, up, (flows, peers)] = [(); 4].map(|()| counts());
+            let [down, up] = [down, up].map(|(packets, bytes)| Sums { packets, bytes });
+            let numbers = HostNumbers { down, up, flows, peers };
+            top.hosts.push(TopHost { rank, host: other_source, packets, bytes, numbers });
         }
     }
     report

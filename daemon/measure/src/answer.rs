@@ -1,6 +1,10 @@
 //! The answer of a view for a window: chooses the largest keys of its merged sketch, and computes the bounds of each.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use weir_common::{ledger::Tally, sketch::Metric};
 use weir_config::view::{KeyLayout, Measure, ViewKey};
@@ -10,6 +14,7 @@ use super::{
     beyond::RankedPrefixes,
     entropy::{Distribution, Entropy, UnlistedKeys},
     heavy_hitters::KeyEstimate,
+    hosts::HostNumbers,
     ranking::{Ranked, Ranking, keep_largest},
     uncertainty::{Uncertainty, ViewUncertainty},
     whole::reconcile,
@@ -30,6 +35,8 @@ pub struct Answer {
     pub tables: Vec<Table>,
     /// The same tables with as many rows as the history remembers; empty if it does not remember the view.
     pub remembered: Vec<Table>,
+    /// The numbers of the hosts in these tables, if the view has hosts.
+    pub hosts: Arc<BTreeMap<ViewKey, HostNumbers>>,
 }
 
 /// A list of addresses that feeds a view of prefixes.
@@ -75,8 +82,9 @@ pub enum Rows {
 
 impl Answer {
     /// The answer without any shard.
-    pub(super) const fn empty() -> Self {
-        Self { confidence: 1.0, entropy: None, tables: Vec::new(), remembered: Vec::new() }
+    pub(super) fn empty() -> Self {
+        let hosts = Arc::default();
+        Self { confidence: 1.0, entropy: None, tables: Vec::new(), remembered: Vec::new(), hosts }
     }
 
     /// Reads the merged sketch of a question. `list` has the list of addresses that feeds it and their sketch, if it is
@@ -117,13 +125,24 @@ impl Answer {
             Measure::Flows | Measure::Distinct(_) => count(question, sketch, uncertainty),
         };
         let entropy = if question.view.has_entropy { entropy(question, sketch, uncertainty) } else { None };
-        Self { confidence: if is_sure { 1.0 } else { uncertainty.confidence }, entropy, tables, remembered }
+        let hosts = sketch.hosts().map_or_else(Arc::default, |hosts| {
+            let keys = keys_of(tables.iter().chain(&remembered));
+            let counts = hosts.counts(&keys, 1.0 - uncertainty.confidence);
+            let held: BTreeMap<ViewKey, KeyEstimate<ViewKey>> =
+                sketch.held().filter(|held| keys.contains(&held.key)).map(|held| (held.key, held)).collect();
+            let numbers = keys.iter().zip(counts).filter_map(|(key, counts)| {
+                Some((*key, HostNumbers::new(counts, held.get(key)?, &uncertainties, uncertainty)))
+            });
+            Arc::new(numbers.collect())
+        });
+        let confidence = if is_sure { 1.0 } else { uncertainty.confidence };
+        Self { confidence, entropy, tables, remembered, hosts }
     }
 
     /// The same answer with the rows that the history remembers. They are taken out.
     pub fn take_remembered(&mut self) -> Self {
         let (confidence, tables) = (self.confidence, std::mem::take(&mut self.remembered));
-        Self { confidence, entropy: None, tables, remembered: Vec::new() }
+        Self { confidence, entropy: None, tables, remembered: Vec::new(), hosts: self.hosts.clone() }
     }
 
     /// The rows in both orders, if the view has prefixes.
@@ -143,9 +162,18 @@ impl Answer {
     }
 }
 
-/// How many bounded numbers a record contributes to: the total and one row, or two rows if both addresses count.
+/// The keys of the rows of these tables, each once and in order.
+pub(super) fn keys_of<'t>(tables: impl Iterator<Item = &'t Table>) -> Vec<ViewKey> {
+    let rankings = tables.filter_map(|table| if let Rows::Tallies(ranking) = &table.rows { Some(ranking) } else { None });
+    let rows = rankings.flat_map(|ranking| ranking.by_bytes.iter().chain(&ranking.by_packets));
+    rows.map(|row| row.key).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// How many bounded numbers a record contributes to: the total and one row, or two rows if both addresses count. A host
+/// also has a number for each direction.
 pub(super) fn parts(question: &Question) -> u64 {
-    1 + u64::from(question.by.layout.has_host()) + u64::from(question.has_total)
+    let rows = 1 + u64::from(question.by.layout.has_host());
+    rows * (1 + u64::from(question.view.of_hosts)) + u64::from(question.has_total)
 }
 
 /// The slot of the table that has a key.

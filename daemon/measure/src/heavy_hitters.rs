@@ -88,6 +88,17 @@ impl<K: Copy + Eq + Default> HeavyHitters<K> {
         self.buckets.add_batch_and(hashes, tallies, key, beside);
     }
 
+    /// How many candidates it can have.
+    pub const fn capacity(&self) -> usize {
+        self.buckets.capacity()
+    }
+
+    /// The position of the candidate with this hash, if it is one: see [`CandidateBuckets::position`].
+    #[inline(always)]
+    pub fn position(&self, hash: u64) -> Option<usize> {
+        self.buckets.position(hash)
+    }
+
     /// Returns the candidates with their estimates.
     pub fn iter(&self) -> impl Iterator<Item = KeyEstimate<K>> + '_ {
         self.buckets.iter().map(|listed| self.with_stray(listed.into()))

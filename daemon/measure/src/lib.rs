@@ -12,7 +12,8 @@
 //! [`unique`] counts distinct addresses and flows. Flows that came moments ago are [`recent`] and not counted again.
 //! The filter of [`seen`] flows says which flows are new, and [`new_flows`] how many. [`protocols`] counts packets by
 //! protocol, [`sizes`] by size, and [`tcp`] those that begin or end connections. [`heavy_hitters`] lists the keys with
-//! the most bytes or packets, [`spreaders`] the keys with the most different peers. [`prefixes`] get the traffic that
+//! the most bytes or packets, [`spreaders`] the keys with the most different peers, and [`hosts`] own addresses in both
+//! directions. [`prefixes`] get the traffic that
 //! the lists of addresses do not hold, and are ranked by their traffic [`beyond`] the listed addresses. A [`ranking`]
 //! is a list in two orders. [`entropy`] says how evenly traffic is spread over the keys of a view. Bounds come from the
 //! tails of the [`binomial`] distribution.
@@ -39,6 +40,7 @@ pub mod entropy;
 pub mod export;
 mod fields;
 pub mod heavy_hitters;
+pub mod hosts;
 pub mod keys;
 pub mod lane;
 pub mod look_up;

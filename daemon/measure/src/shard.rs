@@ -347,6 +347,9 @@ impl Shard {
             if question.is_of_flows && question.view.measure != Measure::NewFlows {
                 view.absorb(question, None, &self.hash, facts, columns);
             }
+            if question.counts_first_records {
+                view.absorb_first_records(question, &self.hash, facts, columns);
+            }
         }
         if new != 0 && self.plan.has_new_flows() {
             self.absorb_new(items, new);

@@ -76,7 +76,7 @@ impl Lists<'_> {
             let RowAnswer { key, packets, bytes, is_certain } = row;
             let bounds = |of: &Bounded| estimate(of.lower, of.lower, of.upper);
             let amount = Amount::Sums { packets: bounds(packets), bytes: bounds(bytes) };
-            Entry { rank, key: key_of(fields, key), amount, is_certain: *is_certain }
+            Entry { rank, key: key_of(fields, key), amount, is_certain: *is_certain, host: None }
         };
         let entries = (1..).zip(rows).map(entry).collect();
         List {

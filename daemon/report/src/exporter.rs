@@ -307,7 +307,7 @@ fn gathering_bytes(settings: &Export, views: &Views) -> u64 {
     let lists = views.questions.iter().filter(has_rows);
     let rows = 2 * (GATHERED_PER_KEY * settings.keys) as u64 * GATHERED_BYTES + 3 * WIDTH as u64 * 16;
     let candidates = lists.clone().map(|question| match question.structure {
-        Structure::HeavyHitters { error, candidates, .. } => {
+        Structure::HeavyHitters { error, candidates, .. } | Structure::Hosts { error, candidates } => {
             (4 * CandidateBuckets::<ViewKey, Tally>::buckets_for(error, candidates)) as u64
         }
         Structure::Table { cells } => cells as u64,

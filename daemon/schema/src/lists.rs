@@ -6,7 +6,7 @@ use std::{borrow::Cow, net::IpAddr};
 use serde_json::{Map, Value};
 use weir_config::view::Standard;
 
-use crate::{Beyond, Row, Spread, Sums, Top, TopPrefix};
+use crate::{Beyond, HostNumbers, Row, Spread, Sums, Top, TopPrefix};
 
 /// The words in which screens describe a standard list.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,14 @@ const OF_UNLISTED: &str = "what unlisted hosts have: without those in the lists 
 
 /// The lists that every report has, in the order of screens.
 pub const LISTS: &[ListName] = &[
+    ListName {
+        list: Standard::Hosts,
+        name: "hosts",
+        title: "HOSTS",
+        counted: None,
+        about: "The own addresses with the most traffic, down and up",
+        note: None,
+    },
     ListName {
         list: Standard::Sources,
         name: "sources",
@@ -118,11 +126,12 @@ pub fn name_of(list: Standard) -> ListName {
 }
 
 /// Calls a macro with all lists of [`Top`] that windows and routers can add up: the standard view, the field, the type
-/// of its rows, what a row is called, and the fields of its key.
+/// of its rows, what a row is called, the fields of its key, and a field with more numbers, if the rows have some.
 #[macro_export]
 macro_rules! standard_lists {
     ($with:ident) => {
         $with! {
+            Hosts hosts TopHost "host": host + numbers;
             Flows flows TopFlow "flow": src_ip, dst_ip, src_port, dst_port, proto;
             Sources sources TopSource "source address": src_ip;
             Destinations destinations TopDestination "destination address": dst_ip;
@@ -154,11 +163,15 @@ pub struct ListRow<'r> {
     pub sums: Sums,
     /// The sums that order the row, if the list is not ordered by all traffic of a key.
     pub beyond: Option<Sums>,
+    /// More numbers, if the row is one of a host.
+    pub host: Option<HostNumbers>,
 }
 
 /// The key of a row: those fields that its list has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Key<'r> {
+    /// The own address of a host.
+    pub host: Option<IpAddr>,
     /// The source address.
     pub src_ip: Option<IpAddr>,
     /// The destination address.
@@ -178,10 +191,11 @@ pub struct Key<'r> {
 impl Key<'_> {
     /// Returns the fields that are set, by name, in the order of the report.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let Self { src_ip, dst_ip, src_port, dst_port, proto, port, prefix } = *self;
+        let Self { host, src_ip, dst_ip, src_port, dst_port, proto, port, prefix } = *self;
         let ip = |ip: IpAddr| ip.to_string();
         let number = |port: u16| port.to_string();
         let fields = [
+            ("host", host.map(ip)),
             ("src_ip", src_ip.map(ip)),
             ("dst_ip", dst_ip.map(ip)),
             ("src_port", src_port.map(number)),
@@ -236,7 +250,7 @@ impl InKey for Cow<'static, str> {
 }
 
 macro_rules! in_one_form {
-    ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {
+    ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),* $(+ $more:ident)?;)*) => {
         /// The fields of the keys of each list that can be added up.
         pub const FIELDS: &[(Standard, &[&str])] = &[$((Standard::$list, &[$(stringify!($field)),*])),*];
 
@@ -245,7 +259,8 @@ macro_rules! in_one_form {
             pub fn in_list(&self) -> ListRow<'_> {
                 let key = Key { $($field: Some(self.$field.in_key()),)* ..Key::default() };
                 let sums = Sums { packets: self.packets, bytes: self.bytes };
-                ListRow { rank: self.rank, key, sums, beyond: None }
+                let host = None$(.or(Some(self.$more)))?;
+                ListRow { rank: self.rank, key, sums, beyond: None, host }
             }
         })*
 
@@ -285,6 +300,7 @@ impl TopPrefix {
             key: Key { prefix: Some(prefix), ..Key::default() },
             sums: Sums { packets: *packets, bytes: *bytes },
             beyond: Some(Sums { packets: *beyond_packets, bytes: *beyond_bytes }),
+            host: None,
         }
     }
 }

@@ -83,7 +83,7 @@ impl Live {
 fn keep_list(top: &mut Top, name: &str) -> Vec<String> {
     let mut names = Vec::new();
     macro_rules! keep_one {
-        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {$(
+        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),* $(+ $more:ident)?;)*) => {$(
             if Standard::$list.name() != name {
                 top.$rows.clear();
             }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use weir_config::view::Standard;
 
-use super::Estimate;
+use super::{Estimate, HostNumbers};
 
 /// The result of a view.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -99,8 +99,9 @@ pub struct Bits {
     pub upper: f64,
 }
 
-/// All packets and bytes that a view matched. A packet counts once, even if it counts in two rows (`host`).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// All packets and bytes that a view matched, or those of a host in one direction. A packet counts once in the total of
+/// a view, even if it counts in two rows (`host`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sums {
     /// The packets.
     pub packets: Estimate,
@@ -136,6 +137,29 @@ pub struct Row {
     /// The number of different values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct: Option<Estimate>,
+    /// What was sent to the host, in a view of hosts. There `flows` are those in either direction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down: Option<Sums>,
+    /// What the host sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<Sums>,
+    /// Different addresses that the host sent to or received from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peers: Option<Estimate>,
+}
+
+impl Row {
+    /// More numbers, if the row is one of a host.
+    pub fn host(&self) -> Option<HostNumbers> {
+        Some(HostNumbers { down: self.down?, up: self.up?, flows: self.flows?, peers: self.peers? })
+    }
+
+    /// The row with these numbers of a host.
+    #[must_use]
+    pub fn with_host(self, numbers: Option<HostNumbers>) -> Self {
+        let Some(HostNumbers { down, up, flows, peers }) = numbers else { return self };
+        Self { down: Some(down), up: Some(up), flows: Some(flows), peers: Some(peers), ..self }
+    }
 }
 
 /// Addresses with many different peers or ports: floods and scans. Each list has the largest rows, with bounds that

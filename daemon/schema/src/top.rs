@@ -5,7 +5,7 @@ use std::{borrow::Cow, net::IpAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Estimate, standard_lists};
+use crate::{Estimate, Sums, standard_lists};
 
 /// The largest talkers in one order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,6 +20,11 @@ pub struct Top {
     /// The probability that the true numbers of all entries of one list lie between their bounds, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
+    /// The own addresses with the most traffic in both directions together. Own are the networks with `own: true`; if
+    /// there are none, private addresses and those of networks that are directly connected, but not by the default
+    /// route's interface.
+    #[serde(default)]
+    pub hosts: Vec<TopHost>,
     /// The largest flows.
     pub flows: Vec<TopFlow>,
     /// The source addresses that sent most.
@@ -44,7 +49,7 @@ pub struct Top {
 }
 
 macro_rules! unlisted {
-    ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {
+    ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),* $(+ $more:ident)?;)*) => {
         /// Upper bounds for the keys that are not in a list, in bytes or packets as the lists are ordered. They hold
         /// with the lists' confidence, for keys as weir counts them, before addresses are masked. Absent for a list
         /// that weir does not make.
@@ -64,6 +69,35 @@ impl TopUnlisted {
     fn is_unknown(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// One of the own addresses with the most traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopHost {
+    /// The rank in the list, from 1.
+    pub rank: u32,
+    /// The own address.
+    pub host: IpAddr,
+    /// Packets to it and from it. A packet that it sends to itself counts twice.
+    pub packets: Estimate,
+    /// Bytes on the wire to it and from it.
+    pub bytes: Estimate,
+    /// Its numbers in each direction, and with whom.
+    #[serde(flatten)]
+    pub numbers: HostNumbers,
+}
+
+/// What is known of a host besides the sum of both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostNumbers {
+    /// What was sent to the host.
+    pub down: Sums,
+    /// What the host sent.
+    pub up: Sums,
+    /// Different flows to it and from it.
+    pub flows: Estimate,
+    /// Different addresses that it sent to or received from.
+    pub peers: Estimate,
 }
 
 /// One of the largest flows.

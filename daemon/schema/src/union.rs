@@ -5,11 +5,12 @@
 //! wide for keys that few windows list. A bound of the union holds if the bounds of all windows hold. The probabilities
 //! of failure are added up (Boole's inequality).
 //!
-//! `list` joins the rows of lists, `views` those of views that asked the same in all windows, `interfaces` the ledgers
-//! of interfaces, `alerts` the evidence of alerts, and `proven` counts what rows prove to be distinct. `of_key` looks
+//! `list` joins the rows of lists, `views` those of views that asked the same in all windows, `hosts` what rows
+//! of hosts have besides, `interfaces` the ledgers of interfaces, `alerts` the evidence of alerts, and `proven` counts what rows prove to be distinct. `of_key` looks
 //! up one key.
 
 mod alerts;
+mod hosts;
 mod interfaces;
 mod list;
 mod of_key;
@@ -261,7 +262,7 @@ impl Union {
         for top in [&mut self.top, &mut self.top_by_packets] {
             let by_packets = top.by == "packets";
             macro_rules! cut_each {
-                ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {
+                ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),* $(+ $more:ident)?;)*) => {
                     $(cut(&mut top.$rows, &mut top.unlisted.$rows, rows, by_packets);)*
                 };
             }
@@ -427,7 +428,7 @@ fn top(parts: &[Union], of: impl Fn(&Union) -> &Top) -> Top {
         ..Top::default()
     };
     macro_rules! join_each {
-        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {
+        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),* $(+ $more:ident)?;)*) => {
             $((joined.$rows, joined.unlisted.$rows) = list(&tops, order, |top| (&top.$rows, top.unlisted.$rows));)*
         };
     }
@@ -443,7 +444,9 @@ fn list<E: Entry>(
 ) -> (Vec<E>, Option<u64>) {
     let windows = tops.iter().map(|(top, most)| {
         let (rows, unlisted) = entries(top);
-        Listed::of(rows, *most).at_most(unlisted, order)
+        // A packet that is in two rows leaves as much for a third one.
+        let list = if E::IS_OF_BOTH_SIDES { Listed { rows, others: *most } } else { Listed::of(rows, *most) };
+        list.at_most(unlisted, order)
     });
     let windows: Vec<_> = windows.collect();
     (together(&windows, order.by_packets), unlisted(&windows, order))

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use weir_config::view::Standard;
 use weir_schema::{
-    Estimate, Length, Live, Report, Row, Sums, Top, Union, View, ViewTable,
+    Estimate, HostNumbers, Length, Live, Report, Row, Sums, Top, Union, View, ViewTable,
     lists::{FIELDS, LISTS, ListName, ListRow, name_of},
 };
 
@@ -30,6 +30,8 @@ pub struct Entry {
     pub amount: Amount,
     /// True if it certainly is one of the largest keys.
     pub is_certain: bool,
+    /// More numbers, if it is a host.
+    pub host: Option<HostNumbers>,
 }
 
 /// The measured numbers of a row.
@@ -231,7 +233,7 @@ fn of_view(view: &View, OfWindow { totals, seconds, is_open }: OfWindow) -> Vec<
 /// The unit of a view in words; `None` for packets and bytes.
 fn counted(measure: &Value) -> Option<String> {
     match measure.as_str() {
-        Some("bytes" | "packets") => None,
+        Some("bytes" | "packets" | "hosts") => None,
         Some(measure) => Some(measure.replace('_', " ")),
         None => {
             let fields = measure.get("distinct").and_then(Value::as_array).into_iter().flatten();
@@ -265,19 +267,19 @@ pub fn away(estimate: &Estimate, text: impl Fn(u64) -> String) -> String {
 impl Entry {
     /// A row that certainly has this rank.
     pub const fn new(rank: u32, key: Key, amount: Amount) -> Self {
-        Self { rank, key, amount, is_certain: true }
+        Self { rank, key, amount, is_certain: true, host: None }
     }
 
     /// A network is ordered by its traffic without its listed addresses.
     fn of_list(row: &ListRow<'_>) -> Self {
-        let ListRow { rank, key, sums, beyond } = row;
+        let ListRow { rank, key, sums, beyond, host } = row;
         let Sums { packets, bytes } = beyond.unwrap_or(*sums);
         let key = Key::of_fields(key.fields().map(|(name, value)| (name.to_owned(), value)));
-        Self::new(*rank, key, Amount::Sums { packets, bytes })
+        Self { host: *host, ..Self::new(*rank, key, Amount::Sums { packets, bytes }) }
     }
 
     fn of_row(row: &Row, amount: Amount) -> Option<Self> {
-        Some(Self::new(row.rank?, Key::of_row(&row.key), amount))
+        Some(Self { host: row.host(), ..Self::new(row.rank?, Key::of_row(&row.key), amount) })
     }
 }
 
@@ -309,6 +311,7 @@ mod tests {
         assert_eq!(
             names[..10],
             [
+                ("hosts", 2),
                 ("sources", 2),
                 ("destinations", 1),
                 ("pairs", 2),
@@ -317,8 +320,7 @@ mod tests {
                 ("source nets", 2),
                 ("destination nets", 1),
                 ("floods", 1),
-                ("scans", 2),
-                ("ports", 0)
+                ("scans", 2)
             ]
         );
         assert!(names.contains(&("web_by_server", 1)) && names.contains(&("dscp eth0 ingress", 2)), "{names:?}");
@@ -327,8 +329,9 @@ mod tests {
         for list in &all {
             assert!(list.entries.is_sorted_by_key(|entry| entry.rank), "{}", list.name);
         }
-        assert_eq!(all[0].entries[0].amount.of(By::Bytes), report.top.sources[0].bytes);
+        assert_eq!(all[1].entries[0].amount.of(By::Bytes), report.top.sources[0].bytes);
+        assert_eq!(all[0].entries[0].host, Some(report.top.hosts[0].numbers));
         let by_packets = lists(&report, By::Packets);
-        assert_eq!(by_packets[3].entries.len(), report.top_by_packets.flows.len());
+        assert_eq!(by_packets[4].entries.len(), report.top_by_packets.flows.len());
     }
 }

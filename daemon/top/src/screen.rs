@@ -5,7 +5,8 @@ mod keys;
 use std::{collections::VecDeque, net::IpAddr};
 
 use jiff::Timestamp;
-use weir_schema::{KeyHistory, Live, Report, Second};
+use weir_config::view::Standard;
+use weir_schema::{KeyHistory, Live, Report, Second, lists::name_of};
 
 use crate::{
     filter::Filter,
@@ -299,11 +300,19 @@ impl Screen {
         }
     }
 
+    /// The index of the list that is shown: the one that the user has chosen, or else the first. If there are no own
+    /// addresses, a list of hosts that nobody has chosen is passed over.
+    fn chosen(&self, all: &[List]) -> usize {
+        let named = all.iter().position(|list| list.name == self.list);
+        let is_of_use = |list: &List| list.name != name_of(Standard::Hosts).name || !list.entries.is_empty();
+        named.or_else(|| all.iter().position(is_of_use)).unwrap_or(0)
+    }
+
     /// All lists, and the index of the one that is shown.
     pub fn lists(&self) -> (Vec<List>, usize) {
         if let Some(past) = self.past() {
             let all = of_union(&past.union, self.by);
-            let nth = all.iter().position(|list| list.name == self.list).unwrap_or(0);
+            let nth = self.chosen(&all);
             return (all, nth);
         }
         let all = self.report.as_ref().map(|report| lists(report, self.by)).unwrap_or_default();
@@ -312,7 +321,7 @@ impl Screen {
             (None, Some(live)) => with_open(all, live, self.by),
             (None, None) => all,
         };
-        let nth = all.iter().position(|list| list.name == self.list).unwrap_or(0);
+        let nth = self.chosen(&all);
         (all, nth)
     }
 

@@ -13,7 +13,7 @@ pub use self::{
     geo::{Geo, GeoError, GeoFiles},
     network::{Network, PrefixFile},
     networks::{Networks, Scope},
-    prefix::{Prefix, PrefixError},
+    prefix::{PRIVATE, Prefix, PrefixError},
 };
 
 use crate::interface::Directions;

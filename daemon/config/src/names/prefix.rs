@@ -66,6 +66,17 @@ pub enum PrefixError {
     },
 }
 
+/// The ranges of private addresses: RFC 1918, unique local addresses (RFC 4193), and link-local addresses (RFC 3927, RFC
+/// 4291). The shared address space of carriers (RFC 6598) is not among them, because it is on the outside of routers.
+pub const PRIVATE: [Prefix; 6] = [
+    Prefix { first: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), length: 8 },
+    Prefix { first: IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), length: 12 },
+    Prefix { first: IpAddr::V4(Ipv4Addr::new(192, 168, 0, 0)), length: 16 },
+    Prefix { first: IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), length: 16 },
+    Prefix { first: IpAddr::V6(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0)), length: 7 },
+    Prefix { first: IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), length: 10 },
+];
+
 impl Prefix {
     /// The prefix of this length that contains the address. A length that is too large gives the address alone.
     pub fn of(address: IpAddr, length: u8) -> Self {

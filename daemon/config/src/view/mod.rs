@@ -48,6 +48,9 @@ pub struct View {
     pub follows_top_error: bool,
     /// True to report how evenly its measure is spread over all keys.
     pub has_entropy: bool,
+    /// True if a row is an own address, its measure is the sum of both directions, and it also has packets and bytes of
+    /// each direction, and the numbers of its flows and peers. Then `by` is the host, and `measure` bytes.
+    pub of_hosts: bool,
 }
 
 /// The number that a view measures for each row.
@@ -75,6 +78,9 @@ impl Measure {
         matches!(self, Self::Bytes | Self::Packets)
     }
 }
+
+/// The address of a host, in both directions.
+pub const HOST: Field = Field::Ip(Side::Host, Lengths::WHOLE);
 
 /// The fields of a flow.
 pub const FLOW: [Field; 5] = [

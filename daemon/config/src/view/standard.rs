@@ -2,11 +2,13 @@
 
 use serde::{Serialize, Serializer};
 
-use super::{FLOW, Field, Lengths, Measure, Side, View};
+use super::{FLOW, Field, HOST, Lengths, Measure, Side, View};
 
 /// A view that weir answers without a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standard {
+    /// The own addresses with the most traffic in both directions.
+    Hosts,
     /// The largest flows.
     Flows,
     /// The sources that send the most.
@@ -56,10 +58,13 @@ struct StandardRow {
     distinct: Option<Field>,
     /// True if it has a table for each interface.
     is_per_interface: bool,
+    /// True if only own addresses have a row, with the numbers of [`View::of_hosts`].
+    of_hosts: bool,
 }
 
 /// A row for each standard view, in the order of the report, which is that of [`Standard`].
 const ROWS: &[StandardRow] = &[
+    StandardRow::of(Standard::Hosts, "hosts", &[HOST]).of_hosts(),
     StandardRow::of(Standard::Flows, "flows", &FLOW),
     StandardRow::of(Standard::Sources, "sources", &[SRC_IP]),
     StandardRow::of(Standard::Destinations, "destinations", &[DST_IP]),
@@ -76,13 +81,17 @@ const ROWS: &[StandardRow] = &[
     StandardRow::of(Standard::Talkers, "talkers", &[SRC_IP, DST_IP]).per_interface(),
 ];
 
+/// How much wider the bounds of hosts without a row are than those of other lists. An own network seldom has thousands
+/// of addresses, and each that is a candidate takes more memory than in other lists.
+const HOSTS_WIDER: f64 = 10.0;
+
 const SRC_IP: Field = FLOW[0];
 const DST_IP: Field = FLOW[1];
 
 impl StandardRow {
     /// A list of the largest keys by bytes and by packets.
     const fn of(standard: Standard, name: &'static str, by: &'static [Field]) -> Self {
-        Self { standard, name, by, distinct: None, is_per_interface: false }
+        Self { standard, name, by, distinct: None, is_per_interface: false, of_hosts: false }
     }
 
     const fn distinct(self, values: Field) -> Self {
@@ -92,12 +101,16 @@ impl StandardRow {
     const fn per_interface(self) -> Self {
         Self { is_per_interface: true, ..self }
     }
+
+    const fn of_hosts(self) -> Self {
+        Self { of_hosts: true, ..self }
+    }
 }
 
 impl Standard {
     /// All standard views, in the order of the report.
     pub const ALL: [Self; ROWS.len()] = {
-        let mut all = [Self::Flows; ROWS.len()];
+        let mut all = [Self::Hosts; ROWS.len()];
         let mut nth = 0;
         while nth < all.len() {
             all[nth] = ROWS[nth].standard;
@@ -137,11 +150,12 @@ impl Standard {
 
     /// The view, with this error for bytes and packets, and with lists of this many rows.
     pub fn view(self, error: f64, top: usize) -> View {
-        let StandardRow { standard: _, name, by, distinct, is_per_interface } = *self.row();
+        let StandardRow { standard: _, name, by, distinct, is_per_interface, of_hosts } = *self.row();
         let measure = distinct.map_or(Measure::Bytes, |values| Measure::Distinct(vec![values]));
         let follows_top_error = measure.is_tally();
         let (error, top) = match self {
             Self::Talkers => (TALKERS_WIDER * error, top.min(TALKERS_MAX)),
+            Self::Hosts => (HOSTS_WIDER * error, top),
             _ if follows_top_error => (error, top),
             _ => (DISTINCT_ERROR, top),
         };
@@ -155,6 +169,7 @@ impl Standard {
             error,
             follows_top_error,
             has_entropy: false,
+            of_hosts,
         }
     }
 }

@@ -7,14 +7,19 @@ use super::{Condition, Field, Measure, View};
 /// Writes every setting, also those that have their defaults.
 impl Serialize for View {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { name, conditions, by, measure, top, per_interface, error, follows_top_error: _, has_entropy } = self;
+        let Self { name, conditions, by, measure, top, per_interface, error, follows_top_error: _, has_entropy, of_hosts } =
+            self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", name)?;
         if !conditions.is_empty() {
             map.serialize_entry("match", &Conditions(conditions, false))?;
         }
         map.serialize_entry("by", &by.iter().map(Field::to_string).collect::<Vec<_>>())?;
-        map.serialize_entry("measure", measure)?;
+        if *of_hosts {
+            map.serialize_entry("measure", "hosts")?;
+        } else {
+            map.serialize_entry("measure", measure)?;
+        }
         map.serialize_entry("top", top)?;
         if *per_interface {
             map.serialize_entry("per", "interface")?;

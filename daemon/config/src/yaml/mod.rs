@@ -67,7 +67,7 @@ use self::limits::FILE_MAX;
 use self::section::{Field, Log};
 use self::sink::write_headers;
 use crate::{
-    names::{GeoFiles, Network},
+    names::{GeoFiles, Network, PRIVATE, Prefix},
     rule::Rule,
     view::{Standard, View},
 };
@@ -128,6 +128,10 @@ pub struct Config {
     pub sinks: Vec<Sink>,
     /// Where reports wait for sinks.
     pub spool: Spool,
+    /// The networks of this machine's own interfaces, without that of the default route. They are not written in the
+    /// configuration: the program that measures finds them.
+    #[serde(skip)]
+    pub found_networks: Vec<Prefix>,
 }
 
 /// The name and site of the observer in reports.
@@ -456,6 +460,13 @@ impl Config {
         view.ok_or_else(|| Mistakes::unreadable(file, None, "there is no view in it".to_owned()))
     }
 
+    /// The networks whose addresses are hosts: those with `own: true`. If there are none, these are the private ranges
+    /// and the networks that were found on this machine's interfaces.
+    pub fn networks_of_hosts(&self) -> Vec<Prefix> {
+        let own: Vec<Prefix> = self.networks.iter().filter(|of| of.own).flat_map(Network::all_prefixes).collect();
+        if own.is_empty() { PRIVATE.into_iter().chain(self.found_networks.iter().copied()).collect() } else { own }
+    }
+
     /// The standard views in use. A user's view replaces the standard view of the same name.
     pub fn standard(&self) -> impl Iterator<Item = Standard> + Clone {
         let is_taken = |standard: &Standard| self.views.iter().any(|view| view.name == standard.name());
@@ -543,6 +554,7 @@ impl Default for Config {
             sandbox: true,
             sinks: vec![Sink { target: Target::Stdout, queue: Sink::QUEUE, addresses: Addresses::default() }],
             spool: Spool::default(),
+            found_networks: Vec::new(),
         }
     }
 }

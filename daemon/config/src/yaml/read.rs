@@ -69,6 +69,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
             Config::default().sinks
         },
         spool: s.section("spool", "{max_size: 64MiB}", spool),
+        found_networks: Vec::new(),
     });
     let mut config = config.unwrap_or_default();
     let before = root.mistakes();

@@ -15,7 +15,7 @@ use super::{Config, Estimates};
 use crate::{
     names::Prefix,
     view::{
-        Condition, FLOW, KeyLayout, Measure, Side, Unpackable, Values, View, condition,
+        Condition, FLOW, HOST, KeyLayout, Measure, Side, Unpackable, Values, View, condition,
         field::{self, Comparison, FIELDS, FieldRow, Source},
     },
 };
@@ -50,9 +50,14 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
                 .require("name", "the name of this view in reports", |f| view_name(&f, VIEW_NAME_BYTES))
                 .unwrap_or_default(),
         };
-        let measure = s.get("measure", Measure::Bytes, |f| measure(&f));
+        let mut of_hosts = false;
+        let measure = s.get("measure", Measure::Bytes, |f| {
+            of_hosts = f.is_word_of(&["hosts"]);
+            measure(&f)
+        });
         let by_field = s.field("by");
-        let by = by_field.as_ref().and_then(|f| fields(f, FIELDS_MAX)).unwrap_or_default();
+        let unless_given = || if of_hosts { vec![HOST] } else { Vec::new() };
+        let by = by_field.as_ref().and_then(|f| fields(f, FIELDS_MAX)).unwrap_or_else(unless_given);
         let per_field = s.field("per");
         let per_interface = per_field.as_ref().and_then(|f| f.choice(&[("interface", true)])).unwrap_or(false);
         let match_field = s.field("match");
@@ -71,10 +76,16 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
             measure,
             per_interface,
             has_entropy: entropy.as_ref().and_then(Field::flag).unwrap_or(false),
+            of_hosts,
         };
         check(&view, by_field.as_ref().unwrap_or(field), per_field.as_ref());
         if let Some(entropy) = entropy.filter(|_| view.has_entropy) {
             check_entropy(&view, &entropy);
+        }
+        if view.of_hosts && view.by != [HOST] {
+            by_field.as_ref().unwrap_or(field).refuse(
+                "`measure: hosts` has a row for each own address: write `by: [host]`, or leave `by` out",
+            );
         }
         if view.measure == Measure::NewFlows {
             check_new_flows(&view, field, [by_field.as_ref(), match_field.as_ref(), per_field.as_ref()]);
@@ -258,14 +269,15 @@ fn measure(field: &Field<'_>) -> Option<Measure> {
     if field.is_word_of(&[LEAST, "bottom", "min", "quantiles", "p99", "average", "mean"]) {
         field.refuse(
             "cannot be answered: in fixed memory weir can only find the largest of any number of keys, and records hold \
-             sums. Use bytes, packets, flows, new_flows or {distinct: FIELD}",
+             sums. Use bytes, packets, hosts, flows, new_flows or {distinct: FIELD}",
         );
         return None;
     }
     field
         .choice_of(
-            "one of bytes, packets, flows, new_flows, or a map such as {distinct: src_ip}",
-            &[("bytes", 0), ("packets", 1), ("flows", 2), ("new_flows", 3)],
+            "one of bytes, packets, hosts, flows, new_flows, or a map such as {distinct: src_ip}",
+            // Hosts are ordered by bytes.
+            &[("bytes", 0), ("packets", 1), ("flows", 2), ("new_flows", 3), ("hosts", 0)],
         )
         .map(|nth| match nth {
             0 => Measure::Bytes,

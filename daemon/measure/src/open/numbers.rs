@@ -11,12 +11,16 @@ use super::{KeysByQuestion, is_readable};
 use crate::{
     account::WorkerAccount,
     heavy_hitters::KeyEstimate,
+    hosts,
     protocols::Protocols,
     question::{Question, Views},
     sampling_control::SamplingControl,
     shard::Shard,
     unique::Unique,
 };
+
+/// The probability with which a bound of the flows and peers of a worker's hosts may fail.
+const FAILURE: f64 = 1.0 - weir_sketch::hyperloglog::CONFIDENCE;
 
 /// A worker's numbers in the open window.
 pub struct Numbers {
@@ -52,6 +56,8 @@ pub struct ViewNumbers {
     pub by_slot: BTreeMap<usize, Tally>,
     /// The requested keys, in that order.
     pub held: Vec<KeyEstimate<ViewKey>>,
+    /// What is counted of each of these keys besides, if they are hosts.
+    pub hosts: Vec<hosts::Counts>,
     /// The distinct values, if the question counts them without a key.
     pub unique: Option<HyperLogLog>,
 }
@@ -101,6 +107,7 @@ impl ViewNumbers {
             total: sketch.total,
             by_slot,
             held: keys.iter().filter_map(look_up).collect(),
+            hosts: sketch.hosts().map(|hosts| hosts.counts(keys, FAILURE)).unwrap_or_default(),
             unique: sketch.unique().cloned(),
         }
     }

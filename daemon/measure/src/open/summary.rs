@@ -1,5 +1,7 @@
 //! All workers' numbers of the open window, added up: its lists so far, with the error of each estimate.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use weir_common::ledger::{Ledger, Tally};
 use weir_config::view::{Measure, ViewKey};
 use weir_datapath::interface::MeasuredInterface;
@@ -8,8 +10,9 @@ use weir_sketch::{Estimate, HyperLogLog, MergeError};
 use super::{KeysByQuestion, Numbers, is_readable, numbers::ViewNumbers};
 use crate::{
     account::{Account, WorkerAccount},
-    answer::{Answer, Largest, Rows, Table, count_new, counted, new_flows, order, parts},
+    answer::{Answer, Largest, Rows, Table, count_new, counted, keys_of, new_flows, order, parts},
     heavy_hitters::KeyEstimate,
+    hosts::HostNumbers,
     look_up::{KeyAnswer, KeyOfView, KeyValue, of_interest, of_interfaces},
     new_flows::{FilterState, NewFlows},
     protocols::{self, Protocols},
@@ -137,7 +140,7 @@ fn sums(all: Vec<Numbers>, plan: &Views) -> Result<Vec<ViewNumbers>, MergeError>
 impl ViewNumbers {
     /// Adds another worker's numbers of the same keys.
     fn add(&mut self, other: Self) -> Result<(), MergeError> {
-        let Self { total, by_slot, held, unique } = other;
+        let Self { total, by_slot, held, hosts, unique } = other;
         self.total.add(total);
         for (slot, tally) in by_slot {
             self.by_slot.entry(slot).or_default().add(tally);
@@ -146,6 +149,9 @@ impl ViewNumbers {
             one.value.add(other.value);
             one.lower.add(other.lower);
             one.upper.add(other.upper);
+        }
+        for (one, other) in self.hosts.iter_mut().zip(hosts) {
+            one.add(other);
         }
         match (&mut self.unique, &unique) {
             (Some(one), Some(other)) => one.merge(other),
@@ -169,9 +175,23 @@ fn answer(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) ->
     Answer {
         confidence: if is_sure { 1.0 } else { uncertainty.confidence },
         entropy: None,
+        hosts: Arc::new(hosts(question, sums, &tables, uncertainty)),
         tables,
         remembered: Vec::new(),
     }
+}
+
+/// The numbers of the hosts in these tables.
+fn hosts(
+    question: &Question,
+    sums: &ViewNumbers,
+    tables: &[Table],
+    uncertainty: &Uncertainty,
+) -> BTreeMap<ViewKey, HostNumbers> {
+    let keys = keys_of(tables.iter());
+    let uncertainties = uncertainty.of_view(uncertainty.whole(question.is_fed_by_all), sums.total, parts(question));
+    let listed = sums.held.iter().zip(&sums.hosts).filter(|(held, _)| keys.contains(&held.key));
+    listed.map(|(held, counts)| (held.key, HostNumbers::new(*counts, held, &uncertainties, uncertainty))).collect()
 }
 
 fn tables(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) -> Vec<Table> {

@@ -9,6 +9,7 @@ use std::{
     collections::BTreeSet,
     fmt::{self, Write as _},
     net::IpAddr,
+    sync::Arc,
 };
 
 use weir_config::{
@@ -21,6 +22,7 @@ use weir_config::{
 };
 
 use super::filter::{Among, Filter, Test};
+use crate::hosts::HostNetworks;
 
 /// The fingerprint of a question. It is written as 16 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +40,7 @@ pub(super) struct Meaning<'a> {
     pub(super) config: &'a Config,
     pub(super) networks: &'a Networks,
     pub(super) geo: &'a Geo,
+    pub(super) own: &'a Arc<HostNetworks>,
 }
 
 impl Meaning<'_> {
@@ -48,7 +51,7 @@ impl Meaning<'_> {
 
     /// The fingerprint of a view with this filter, which has a test for each of its conditions.
     pub(super) fn of_view(self, view: &View, filter: &Filter) -> Fingerprint {
-        let View { conditions, by, measure, per_interface, .. } = view;
+        let View { conditions, by, measure, per_interface, of_hosts, .. } = view;
         let mut digest = self.begun();
         let mut tests: Vec<(&Condition, &Test)> = conditions.iter().zip(&filter.0).collect();
         tests.sort_by_key(|(condition, _)| (condition.field.name(), condition.is_negated));
@@ -60,6 +63,11 @@ impl Meaning<'_> {
         for field in by {
             digest.line(format_args!("by {field}"));
             self.names_of(*field, &mut digest);
+        }
+        if *of_hosts {
+            // The networks that were found on this machine do not count: what a host is means the same everywhere.
+            digest.line(format_args!("hosts"));
+            digest.ranges(self.networks, |id| self.networks.is_own(id));
         }
         match measure {
             Measure::Bytes => digest.line(format_args!("measure bytes")),

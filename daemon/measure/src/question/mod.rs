@@ -31,7 +31,7 @@ use self::{
     filter::{Filter, Test},
     fingerprint::Meaning,
 };
-use crate::by::By;
+use crate::{by::By, hosts::HostNetworks};
 
 /// A view that is prepared for measuring.
 #[derive(Clone, Debug)]
@@ -65,6 +65,11 @@ pub struct Question {
     pub rows_max: usize,
     /// How many rows of each table the history remembers; 0 if it remembers none.
     pub remembered: usize,
+    /// The addresses that have a row, if it is one of hosts.
+    pub own: Option<Arc<HostNetworks>>,
+    /// True if flows and peers of hosts are counted in the first record of a flow alone. That is enough unless records
+    /// of a flow differ in what it matches, or each interface counts for itself.
+    pub counts_first_records: bool,
 }
 
 /// The place of an answer in a report.
@@ -129,7 +134,8 @@ impl Views {
     /// Prepares views with databases that have been read before.
     pub fn with_geo(config: &Config, interfaces: usize, geo: Arc<Geo>) -> Arc<Self> {
         let networks = Networks::new(&config.networks);
-        let meaning = Meaning { config, networks: &networks, geo: &geo };
+        let own = Arc::new(HostNetworks::new(&config.networks_of_hosts()));
+        let meaning = Meaning { config, networks: &networks, geo: &geo, own: &own };
         let unique = meaning.of_unique();
         let mut directory = Directory::default();
         let is_of_use = |standard: &Standard| interfaces > 1 || !standard.is_for_several_interfaces();
@@ -173,8 +179,7 @@ impl Views {
     pub fn rows(&self, interfaces: u64) -> u64 {
         let rows = |(nth, question): (usize, &Question)| {
             let View { top, per_interface, measure, .. } = &question.view;
-            // A prefix has every number twice.
-            let size = if matches!(question.structure, Structure::Prefixes { .. }) { 2 } else { 1 };
+            let size = question.row_size();
             // Standard lists come in two orders.
             let orders = if nth < self.standard && measure.is_tally() && !per_interface { 2 } else { 1 };
             let keys = question.by.layout.domain().map(|keys| keys / question.by.layout.slots().unwrap_or(1));
@@ -191,7 +196,7 @@ impl Views {
             let is_table = question.view.per_interface;
             let orders = if nth < self.standard && !is_table { 2 } else { 1 };
             let tables = if is_table { interfaces.max(1) } else { 1 };
-            question.remembered_rows(tables as usize) as u64 * orders * tables
+            question.remembered_rows(tables as usize) as u64 * orders * tables * question.row_size()
         };
         self.questions.iter().enumerate().map(rows).sum()
     }
@@ -258,8 +263,9 @@ impl Question {
         let is_fed_by_all = fields.iter().chain(counted).any(|field| field.is_of_interface()) || filter.has_interface();
         let structure = Structure::for_view(&view, &by.layout, &meaning.config.estimates, interfaces);
         let of_fields = of.iter().flat_map(|of| of.layout.fields()).chain(&fields);
-        let matched = view.conditions.iter().map(|Condition { field, .. }| *field);
-        let is_of_flows = of.is_some() && of_fields.copied().chain(matched).all(Field::is_of_flow);
+        let mut matched = view.conditions.iter().map(|Condition { field, .. }| *field);
+        let counts_first_records = view.of_hosts && !is_fed_by_all && matched.clone().all(Field::is_of_flow);
+        let is_of_flows = of.is_some() && of_fields.copied().chain(&mut matched).all(Field::is_of_flow);
         let has_total = place != AnswerPlace::List && view.measure.is_tally();
         let rows_max = if place == AnswerPlace::Tables { TABLES_ROWS_MAX } else { usize::MAX };
         let can_be_added_up = view.measure.is_tally() && !matches!(structure, Structure::Prefixes { .. });
@@ -278,8 +284,20 @@ impl Question {
             has_total,
             rows_max,
             remembered: history.map_or(0, |history| history.rows),
+            own: view.of_hosts.then(|| meaning.own.clone()),
+            counts_first_records,
             view,
         })
+    }
+
+    /// How many rows of two numbers one of its rows is as large as. A prefix has every number twice, and a host has each
+    /// number for both directions, and two more.
+    const fn row_size(&self) -> u64 {
+        match self.structure {
+            Structure::Prefixes { .. } => 2,
+            Structure::Hosts { .. } => 4,
+            _ => 1,
+        }
     }
 
     /// How many rows a report has of each table, if there are this many.

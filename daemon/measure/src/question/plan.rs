@@ -33,6 +33,13 @@ pub enum Structure {
         /// The least number of candidates.
         candidates: usize,
     },
+    /// Candidate buckets for own addresses, with the sums of each direction, and counters of flows and peers.
+    Hosts {
+        /// The usual distance between the bounds of a host's sums, as a share of the whole.
+        error: f64,
+        /// The least number of hosts that are counted one by one.
+        candidates: usize,
+    },
     /// One `HyperLogLog` for a view without a key.
     Unique {
         /// The relative standard error.
@@ -60,6 +67,8 @@ const HELD_MIN: usize = 32;
 const HELD_MAX: usize = 512;
 /// Candidates per listed row.
 const CANDIDATES_PER_ROW: usize = 8;
+/// The least number of hosts that are counted one by one.
+const HOSTS_MIN: usize = 512;
 /// How much wider the bounds of prefixes are than those of addresses. The sketch of prefixes is so small that most of
 /// it stays in the CPU's nearest cache. Listed prefixes became candidates early, and have much closer bounds.
 const PREFIXES_WIDER: f64 = 4.0;
@@ -99,6 +108,9 @@ impl Structure {
     /// The structure for a view.
     pub fn for_view(view: &View, layout: &KeyLayout, estimates: &Estimates, interfaces: usize) -> Self {
         let tables = if view.per_interface { interfaces.min(TABLES_MAX) } else { 1 };
+        if view.of_hosts {
+            return Self::Hosts { error: view.error, candidates: HOSTS_MIN.max(CANDIDATES_PER_ROW * view.top * tables) };
+        }
         match view.measure {
             Measure::Bytes | Measure::Packets | Measure::NewFlows if layout.fields().is_empty() => Self::Total,
             Measure::Bytes | Measure::Packets | Measure::NewFlows => match layout.domain() {
@@ -130,6 +142,11 @@ impl fmt::Display for Structure {
             Self::Prefixes { error, candidates: _ } => {
                 write!(f, "count-min and candidates: bounds usually within {} % of the whole", percent(*error))
             }
+            Self::Hosts { error, candidates } => write!(
+                f,
+                "{candidates} hosts with down, up, flows and peers; others usually within {} % of the whole",
+                percent(*error)
+            ),
             Self::Unique { error } => write!(f, "HyperLogLog: standard error {} %", percent(*error)),
             Self::Spread { pairs: _, smallest, held, error } => {
                 let percent = percent(*error);

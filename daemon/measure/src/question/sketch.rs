@@ -16,6 +16,7 @@ use crate::{
     configured::distinct,
     fields::{self, FieldLoop},
     heavy_hitters::{HeavyHitters, KeyEstimate},
+    hosts::{HostNetworks, Hosts},
     prefixes::{Prefix, Prefixes},
     spreaders::Spreaders,
 };
@@ -38,6 +39,7 @@ enum Answers {
     Table(Box<[Tally]>),
     HeavyHitters(Box<HeavyHitters<ViewKey>>),
     Prefixes(Box<Prefixes>),
+    Hosts(Box<Hosts>),
     Unique(HyperLogLog),
     Spread(Box<Spreaders>),
 }
@@ -46,7 +48,8 @@ impl Answers {
     /// Returns what it needs to know about each record; `None` if it does not look at records.
     const fn needs(&self) -> Option<Needs> {
         let (keys, hashes) = match self {
-            Self::Total => return None,
+            // Hosts find their records themselves.
+            Self::Total | Self::Hosts(_) => return None,
             Self::Table(_) | Self::Prefixes(_) => (true, false),
             Self::Unique(_) => (false, false),
             Self::HeavyHitters(_) | Self::Spread(_) => (true, true),
@@ -213,6 +216,7 @@ impl ViewSketch {
             Structure::Prefixes { error, candidates } => {
                 Answers::Prefixes(Box::new(Prefixes::new(error, candidates, key_id)))
             }
+            Structure::Hosts { error, candidates } => Answers::Hosts(Box::new(Hosts::new(error, candidates, key_id))),
             Structure::Unique { error } => Answers::Unique(distinct(error, key_id)),
             Structure::Spread { pairs, smallest, held, error } => {
                 Answers::Spread(Box::new(Spreaders::new(pairs, smallest, (held, error), key_id)))
@@ -222,7 +226,8 @@ impl ViewSketch {
             Structure::HeavyHitters { distinct: Some(error), .. } => Some(distinct(error, key_id)),
             _ => None,
         };
-        let has_sums_of_slots = question.view.per_interface && matches!(answers, Answers::HeavyHitters(_));
+        let has_sums_of_slots =
+            question.view.per_interface && matches!(answers, Answers::HeavyHitters(_) | Answers::Hosts(_));
         let slots = question.by.layout.slots().filter(|_| has_sums_of_slots).unwrap_or(0);
         let batch = PickedRecords::new(question, together);
         let by_slot = vec![Tally::default(); slots].into_boxed_slice();
@@ -250,6 +255,10 @@ impl ViewSketch {
         columns: Columns<'_>,
     ) {
         if self.absorb_narrow(question, facts, columns) {
+            return;
+        }
+        if let Some(own) = &question.own {
+            self.absorb_hosts(question, own, hash, facts, columns);
             return;
         }
         if self.absorb_all(question, prefixes, hash, facts, columns) {
@@ -298,7 +307,45 @@ impl ViewSketch {
             }
             Answers::Unique(distinct) => distinct.insert_batch(items),
             Answers::Spread(spread) => spread.insert_batch(hashes, items, |nth| keys[nth]),
+            Answers::Hosts(_) => (),
         }
+    }
+
+    /// Adds the records of own addresses.
+    #[inline]
+    fn absorb_hosts(
+        &mut self,
+        question: &Question,
+        own: &HostNetworks,
+        hash: &KeyedHash,
+        facts: Facts<'_>,
+        columns: Columns<'_>,
+    ) {
+        let Answers::Hosts(hosts) = &mut self.answers else { return };
+        let passing = question.filter.passing(&columns.items.iter().map(|item| item.record), facts);
+        let found = hosts.absorb(passing, (own, &question.by), hash, columns.items);
+        if !question.counts_first_records {
+            hosts.absorb_flows(found, (own, &question.by), hash, columns.items);
+        }
+        for item in (0..).zip(columns.items).filter(|(nth, _)| found >> nth & 1 == 1).map(|(_, item)| item) {
+            self.total.add(item.tally);
+            if let Some(sum) = self.by_slot.get_mut(usize::from(item.record.key.interface())) {
+                sum.add(item.tally);
+            }
+        }
+    }
+
+    /// Counts flows and peers of hosts. These records are of flows that did not come moments ago.
+    pub fn absorb_first_records(
+        &mut self,
+        question: &Question,
+        hash: &KeyedHash,
+        facts: Facts<'_>,
+        columns: Columns<'_>,
+    ) {
+        let (Answers::Hosts(hosts), Some(own)) = (&mut self.answers, &question.own) else { return };
+        let passing = question.filter.passing(&columns.items.iter().map(|item| item.record), facts);
+        hosts.absorb_flows(passing, (own, &question.by), hash, columns.items);
     }
 
     /// Adds all records to a table of small keys, if the view matches every record.
@@ -460,6 +507,10 @@ impl ViewSketch {
                 let others: Vec<_> = others.iter().filter_map(|other| other.fed_prefixes()).collect();
                 one.merge_all(&others, hash)
             }
+            Answers::Hosts(one) => {
+                let others: Vec<_> = others.iter().filter_map(|other| other.hosts()).collect();
+                one.merge_all(&others, |key| by.hash_of(hash, key))
+            }
             _ => Ok(()),
         }
     }
@@ -470,7 +521,16 @@ impl ViewSketch {
 
     /// The sketch with candidates, if the view has one.
     pub fn hitters(&self) -> Option<&HeavyHitters<ViewKey>> {
-        if let Answers::HeavyHitters(hitters) = &self.answers { Some(hitters) } else { None }
+        match &self.answers {
+            Answers::HeavyHitters(hitters) => Some(hitters),
+            Answers::Hosts(hosts) => Some(hosts.sums()),
+            _ => None,
+        }
+    }
+
+    /// The hosts, if the view has them.
+    pub fn hosts(&self) -> Option<&Hosts> {
+        if let Answers::Hosts(hosts) = &self.answers { Some(hosts) } else { None }
     }
 
     /// Merges everything from another sketch except heavy hitters and prefixes.
@@ -518,6 +578,7 @@ impl ViewSketch {
                 Box::new(used.map(move |(index, sum)| exact(KeyLayout::at(index), *sum)))
             }
             Answers::HeavyHitters(hitters) => Box::new(hitters.iter()),
+            Answers::Hosts(hosts) => Box::new(hosts.sums().iter()),
             Answers::Prefixes(prefixes) => Box::new(prefixes.iter()),
             Answers::Unique(_) | Answers::Spread(_) => Box::new([].into_iter()),
         }
@@ -530,6 +591,10 @@ impl ViewSketch {
             Answers::Total => Some(exact(self.total)),
             Answers::Table(cells) => Some(exact(cells.get(KeyLayout::index(key)).copied().unwrap_or_default())),
             Answers::HeavyHitters(hitters) => Some(hitters.look_up(by.hash_of(hash, key), key)),
+            Answers::Hosts(hosts) => {
+                let of_key = by.hash_of(hash, key);
+                Some(hosts.raised(of_key, hosts.sums().look_up(of_key, key)))
+            }
             Answers::Prefixes(prefixes) => Some(prefixes.look_up(hash, key)),
             Answers::Unique(_) | Answers::Spread(_) => None,
         }
@@ -554,6 +619,7 @@ impl ViewSketch {
     pub fn light(&self) -> Box<dyn Iterator<Item = Tally> + '_> {
         match &self.answers {
             Answers::HeavyHitters(hitters) => Box::new(hitters.light()),
+            Answers::Hosts(hosts) => Box::new(hosts.sums().light()),
             _ => Box::new([].into_iter()),
         }
     }
@@ -586,6 +652,7 @@ impl ViewSketch {
             Answers::Table(cells) => cells.fill(Tally::default()),
             Answers::HeavyHitters(hitters) => hitters.clear(),
             Answers::Prefixes(prefixes) => prefixes.clear(),
+            Answers::Hosts(hosts) => hosts.clear(),
             Answers::Unique(distinct) => distinct.clear(),
             Answers::Spread(spread) => spread.clear(),
         }
@@ -600,6 +667,7 @@ impl ViewSketch {
             Answers::Total | Answers::Table(_) => (),
             Answers::HeavyHitters(hitters) => hitters.rekey(key_id, coins, places),
             Answers::Prefixes(prefixes) => prefixes.rekey(key_id, coins, places),
+            Answers::Hosts(hosts) => hosts.rekey(key_id, coins, places),
             Answers::Unique(distinct) => distinct.rekey(key_id),
             Answers::Spread(spread) => spread.rekey(key_id),
         }
@@ -612,6 +680,7 @@ impl ViewSketch {
             Answers::Table(cells) => size_of_val(&**cells),
             Answers::HeavyHitters(hitters) => hitters.memory_bytes(),
             Answers::Prefixes(prefixes) => prefixes.memory_bytes(),
+            Answers::Hosts(hosts) => hosts.memory_bytes(),
             Answers::Unique(distinct) => distinct.memory_bytes(),
             Answers::Spread(spread) => spread.memory_bytes(),
         };

@@ -2,6 +2,7 @@
 
 import { show } from "../report/key.js";
 import { ordering } from "../report/lists.js";
+import { count } from "../units.js";
 import { bar } from "./chart/bars.js";
 import { estimate, find, h, holder, nothing, put } from "./dom.js";
 
@@ -22,11 +23,27 @@ const COLUMNS = {
   "of view": "share",
   packets: "other",
   bytes: "other",
+  down: "direction",
+  up: "direction",
+  peers: "peers",
 };
 
 function columnsOf(list, measure) {
   if (list.counted) return [list.view ? "count" : list.counted, "error"];
+  if (list.rows.some(({ amount }) => amount.peers)) {
+    return ["rate", "error", "down", "up", "peers", measure.sharesOf];
+  }
   return ["rate", "error", measure.sharesOf, measure.besides];
+}
+
+// The cells of a host's directions and peers.
+function ofHost({ down, up, peers }, measure, cell) {
+  const cells = [down, up].map((sums) => {
+    const of = sums?.[measure.by];
+    return of ? h("td", { class: "n direction", role: "cell", title: measure.range(of) }, estimate(of, measure.text(of.value))) : cell("n direction");
+  });
+  const about = peers && (peers.lower === peers.upper ? "exact" : `between ${count(peers.lower)} and ${count(peers.upper)}`);
+  return [...cells, h("td", { class: "n peers", role: "cell", title: about }, peers ? estimate(peers, count(peers.value)) : "")];
 }
 
 // Rows are made by parts, and only as far as the reader has come, so that a long list does not hold up the page.
@@ -168,6 +185,7 @@ export class Table {
       cell("scale", bar(of, full, measure.range(of))),
       cell("n strong", estimate(of, measure.text(of.value))),
       h("td", { class: "n error", role: "cell", title: measure.range(of) }, measure.error(of)),
+      columns.includes("peers") ? ofHost(amount, measure, cell) : null,
       columns.includes(measure.sharesOf) ? cell("n share", measure.share(amount)) : null,
       columns.includes(measure.besides) ? cell(`n ${COLUMNS[measure.besides]}`, measure.other(amount)) : null,
     );

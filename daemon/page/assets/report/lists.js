@@ -26,7 +26,9 @@ import { STANDARD } from "./standard.js";
 
 const FIELDS = new Set(STANDARD.map(({ field }) => field));
 // The fields of a row that are not part of its key.
-const NOT_KEY = new Set(["rank", "view", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members"]);
+const NOT_KEY = new Set(
+  "rank view packets bytes flows new_flows distinct beyond members down up peers since name".split(" "),
+);
 
 /**
  * @param {any} report
@@ -57,7 +59,7 @@ function standard(report, by, whole, leftOut) {
     rows: (top[field] ?? []).map((row) => ({
       rank: row.rank,
       key: pick(row, key),
-      amount: sums(row.beyond ?? row),
+      amount: row.beyond ? sums(row.beyond) : amountOf(row),
     })),
   }));
 }
@@ -108,6 +110,9 @@ const viewWithout = (name, { changed }, whole) => ({
 
 const pick = (row, fields) => Object.fromEntries(fields.map((field) => [field, String(row[field])]));
 const sums = (row) => ({ packets: row.packets, bytes: row.bytes });
+// A host has more numbers.
+const amountOf = (row) =>
+  row.peers ? { ...sums(row), down: row.down, up: row.up, flows: row.flows, peers: row.peers } : sums(row);
 
 /**
  * A row of a view or of a list that counts, and of an answer to a question.
@@ -118,12 +123,12 @@ export function ofRow(row) {
   const fields = Object.entries(row).filter(([name]) => !NOT_KEY.has(name));
   const key = Object.fromEntries(fields.map(([name, value]) => [name, String(value)]));
   const counted = row.distinct ?? row.flows ?? row.new_flows;
-  return { rank: row.rank, key, amount: row.bytes ? sums(row) : { count: counted } };
+  return { rank: row.rank, key, amount: row.bytes ? amountOf(row) : { count: counted } };
 }
 
 // Names the unit that a view counts; null for packets and bytes.
 function countedBy(measure) {
-  if (measure === "bytes" || measure === "packets") return null;
+  if (["bytes", "packets", "hosts"].includes(measure)) return null;
   if (typeof measure === "string") return measure.replaceAll("_", " ");
   return `different ${(measure?.distinct ?? []).join(", ")}`;
 }

@@ -12,12 +12,12 @@ use weir_common::{flow::FlowKey, ledger};
 use weir_config::view::{Standard, ViewKey};
 use weir_datapath::{interface::MeasuredInterface, rates::WindowSeconds};
 use weir_measure::{
-    answer::Answer, beyond::RankedPrefix, by::By, look_up::KeyAnswer, new_flows, prefixes::Prefix,
+    answer::Answer, beyond::RankedPrefix, by::By, hosts, look_up::KeyAnswer, new_flows, prefixes::Prefix,
     protocols::Protocols, question::Views, ranking::Ranked, summary::Summary, tcp::TcpCounts, window::Span,
 };
 use weir_schema::{
-    Beyond, Bounds, Distinct, Estimate, Histograms, Interface, Ledger, NewFlows, Observer, Remembered, Report, SCHEMA,
-    SelfMetrics, Sketches, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopPrefix, TopUnlisted, Totals, TotalsBounds,
+    Beyond, Bounds, Distinct, Estimate, Histograms, HostNumbers, Interface, Ledger, NewFlows, Observer, Remembered, Report, SCHEMA,
+    SelfMetrics, Sketches, Sums, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopPrefix, TopUnlisted, Totals, TotalsBounds,
     Unique, Window, protocol_name, standard_lists,
 };
 use weir_sketch::hyperloglog::CONFIDENCE;
@@ -266,7 +266,9 @@ fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: 
             views.standard(standard).and_then(|nth| Some((&views.questions[nth].by, answers.get(nth)?.ranking()?)));
         let row = |(rank, ranked): (u32, &Ranked<ViewKey>), of: &By| {
             let [packets, bytes] = estimates(ranked);
-            (rank, RowKey(of.flow(&ranked.key)), packets, bytes)
+            let hosts = views.standard(standard).and_then(|nth| answers.get(nth)?.hosts.get(&ranked.key));
+            let more = RowNumbers(hosts.map(|numbers| host_numbers(numbers, ranked)).unwrap_or_default());
+            (rank, RowKey(of.flow(&ranked.key)), packets, bytes, more)
         };
         let rows = ranking.map(|(of, ranking)| {
             let rows = if by == "bytes" { &ranking.by_bytes } else { &ranking.by_packets };
@@ -279,15 +281,15 @@ fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: 
         Some(if by == "bytes" { unlisted.bytes } else { unlisted.packets })
     };
     macro_rules! filled {
-        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {
+        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),* $(+ $more:ident)?;)*) => {
             Top {
                 by: by.to_owned(),
                 unlisted: TopUnlisted { $($rows: unlisted(Standard::$list)),* },
                 sampling,
                 confidence,
                 $($rows: rows(Standard::$list)
-                    .map(|(rank, key, packets, bytes)| {
-                        weir_schema::$row { rank, $($field: key.$field(),)* packets, bytes }
+                    .map(|(rank, key, packets, bytes, _more)| {
+                        weir_schema::$row { rank, $($field: key.$field(),)* packets, bytes, $($more: _more.$more(),)? }
                     })
                     .collect(),)*
                 source_prefixes: prefixes(views, answers, Standard::SourcePrefixes, by),
@@ -298,10 +300,33 @@ fn list(views: &Views, answers: &[Answer], by: &str, sampling: u32, confidence: 
     standard_lists!(filled)
 }
 
+/// The numbers of a row besides its packets and bytes.
+struct RowNumbers(HostNumbers);
+
+impl RowNumbers {
+    const fn numbers(&self) -> HostNumbers {
+        self.0
+    }
+}
+
+/// The numbers of the host of this row.
+fn host_numbers(numbers: &hosts::HostNumbers, row: &Ranked<ViewKey>) -> HostNumbers {
+    let [down, up] = numbers.directions(row).map(|hosts::OneDirection { packets, bytes }| Sums {
+        packets: Estimate::new(packets, None),
+        bytes: Estimate::new(bytes, None),
+    });
+    HostNumbers { down, up, flows: Estimate::new(numbers.flows, None), peers: Estimate::new(numbers.peers, None) }
+}
+
 /// The fields of a key as the rows of lists have them.
 struct RowKey(FlowKey);
 
 impl RowKey {
+    /// The address, which is that of the source in a key of one address.
+    fn host(&self) -> IpAddr {
+        self.0.src_ip()
+    }
+
     fn src_ip(&self) -> IpAddr {
         self.0.src_ip()
     }

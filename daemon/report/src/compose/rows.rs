@@ -1,11 +1,14 @@
 //! Makes the rows of views, of lists of floods and scans, and of answers.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use weir_config::view::{Measure, Standard, ViewKey};
 use weir_datapath::interface::MeasuredInterface;
 use weir_measure::{
     answer::{Answer, Rows, Table},
     entropy::Entropy as Measured,
+    hosts::HostNumbers,
     look_up::{KeyAnswer, KeyValue},
     question::{Question, Views},
     ranking::Ranked,
@@ -13,7 +16,7 @@ use weir_measure::{
 use weir_schema::{Bits, Entropy, Estimate, Row, Spread, Sums, View, ViewTable};
 use weir_sketch::{Estimate as Sketched, hyperloglog::CONFIDENCE};
 
-use super::estimates;
+use super::{estimates, host_numbers};
 
 /// The lists of floods and scans from these answers. Lists that are switched off are empty.
 pub(super) fn spread(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInterface]) -> Spread {
@@ -24,7 +27,7 @@ pub(super) fn spread(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInt
         };
         let (answer, question) = answer;
         confidence = answer.confidence;
-        answer.tables.first().map(|table| rows(plan, question, &table.rows, interfaces)).unwrap_or_default()
+        answer.tables.first().map(|table| rows(plan, question, &table.rows, &answer.hosts, interfaces)).unwrap_or_default()
     };
     Spread {
         sources_per_destination: list(Standard::SourcesPerDestination),
@@ -57,7 +60,7 @@ pub(super) fn views(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInte
 /// A view with its tables.
 pub(super) fn view(plan: &Views, question: &Question, answer: &Answer, interfaces: &[MeasuredInterface]) -> View {
     let view = &question.view;
-    let rows = |table: &Table| rows(plan, question, &table.rows, interfaces);
+    let rows = |table: &Table| rows(plan, question, &table.rows, &answer.hosts, interfaces);
     let table = |table: &Table| {
         let found = interfaces.iter().find(|interface| interface.slot.is_some() && interface.slot == table.slot);
         ViewTable {
@@ -77,7 +80,7 @@ pub(super) fn view(plan: &Views, question: &Question, answer: &Answer, interface
         name: view.name.clone(),
         question: Some(question.fingerprint.to_string()),
         by: view.by.iter().map(ToString::to_string).collect(),
-        measure: serde_json::to_value(&view.measure).unwrap_or_default(),
+        measure: if view.of_hosts { json!("hosts") } else { serde_json::to_value(&view.measure).unwrap_or_default() },
         counted: if question.is_fed_by_all { "per_interface" } else { "once" }.to_owned(),
         confidence: answer.confidence,
         total: total.filter(|_| !view.per_interface),
@@ -104,7 +107,13 @@ fn entropy(entropy: &Measured) -> Entropy {
     Entropy { bits, normalized, keys: Estimate::new(keys, None), confidence }
 }
 
-fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredInterface]) -> Vec<Row> {
+fn rows(
+    plan: &Views,
+    question: &Question,
+    rows: &Rows,
+    hosts: &BTreeMap<ViewKey, HostNumbers>,
+    interfaces: &[MeasuredInterface],
+) -> Vec<Row> {
     let key = |key: &ViewKey| {
         let mut shown =
             question.by.layout.show(key, plan.facts(), |slot, shown| show_interface(slot, interfaces, shown));
@@ -121,8 +130,10 @@ fn rows(plan: &Views, question: &Question, rows: &Rows, interfaces: &[MeasuredIn
         Rows::Tallies(ranking) => {
             let ranked =
                 if question.view.measure == Measure::Packets { &ranking.by_packets } else { &ranking.by_bytes };
-            let row =
-                |(rank, row): (u32, &Ranked<ViewKey>)| Row { rank: Some(rank), key: key(&row.key), ..of_sums(row) };
+            let row = |(rank, row): (u32, &Ranked<ViewKey>)| {
+                let host = hosts.get(&row.key).map(|numbers| host_numbers(numbers, row));
+                Row { rank: Some(rank), key: key(&row.key), ..of_sums(row) }.with_host(host)
+            };
             (1..).zip(ranked).map(row).collect()
         }
         Rows::Distinct(counted) => {

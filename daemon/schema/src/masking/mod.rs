@@ -131,14 +131,18 @@ impl Mask {
         let Self { addresses, most } = self;
         let by_packets = top.by == "packets";
         macro_rules! mask_lists {
-            ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {$(
+            ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),* $(+ $more:ident)?;)*) => {$(
                 let order: fn(&_) -> u64 = if by_packets {
                     |row: &crate::$row| row.packets.value
                 } else {
                     |row: &crate::$row| row.bytes.value
                 };
                 let is_complete = top.unlisted.$rows == Some(0);
-                MaskedRows::of(&mut top.$rows, addresses, Some(order)).bound(most, is_complete);
+                let mut masked = MaskedRows::of(&mut top.$rows, addresses, Some(order));
+                masked.bound(most, is_complete);
+                if !is_complete {
+                    masked.bound_counts(most[0]);
+                }
             )*};
         }
         standard_lists!(mask_lists);
@@ -158,7 +162,7 @@ impl Mask {
 
     fn view(self, view: &mut View) {
         let order: fn(&Row) -> u64 = match view.measure.as_str() {
-            Some("bytes") => |row| value(row.bytes),
+            Some("bytes" | "hosts") => |row| value(row.bytes),
             Some("packets") => |row| value(row.packets),
             Some("flows") => |row| value(row.flows),
             Some("new_flows") => |row| value(row.new_flows),

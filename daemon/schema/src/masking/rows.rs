@@ -15,7 +15,7 @@ use std::{
 use weir_config::Addresses;
 
 use super::MaskedValue as _;
-use crate::{Estimate, Evidence, Row, TopPrefix, standard_lists};
+use crate::{Estimate, Evidence, HostNumbers, Row, Sums, TopPrefix, standard_lists};
 
 /// A row of a list.
 pub(super) trait MaskedRow {
@@ -37,6 +37,11 @@ pub(super) trait MaskedRow {
     /// The packets and bytes of which the addresses without a row have a part.
     fn shared(&mut self) -> [Option<&mut Estimate>; 2] {
         self.sums()
+    }
+
+    /// The packets and bytes of each direction, if the row is one of a host.
+    fn each_direction(&mut self) -> [[Option<&mut Estimate>; 2]; 2] {
+        [[None, None], [None, None]]
     }
 
     /// Counts of flows and of different values.
@@ -107,6 +112,12 @@ impl<'r, R: MaskedRow> MaskedRows<'r, R> {
         });
         for row in self.masked() {
             let is_of_both_sides = row.is_of_both_sides();
+            for direction in row.each_direction() {
+                for (part, most) in direction.into_iter().zip(most) {
+                    let Some(part) = part else { continue };
+                    part.upper = part.upper.max(most);
+                }
+            }
             for (shared, (most, rest)) in row.shared().into_iter().zip(most.into_iter().zip(rest)) {
                 let Some(shared) = shared else { continue };
                 let room = if is_of_both_sides { most } else { shared.lower.saturating_add(rest) };
@@ -156,7 +167,7 @@ fn both(one: &mut Option<Estimate>, other: Option<Estimate>, change: fn(&mut Est
 }
 
 macro_rules! masked_rows {
-    ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {$(
+    ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),* $(+ $more:ident)?;)*) => {$(
         impl MaskedRow for crate::$row {
             fn mask(&mut self, addresses: Addresses) -> bool {
                 [$(self.$field.mask(addresses)),*].contains(&true)
@@ -169,6 +180,7 @@ macro_rules! masked_rows {
             fn unite(&mut self, other: &Self) {
                 self.packets.add(&other.packets);
                 self.bytes.add(&other.bytes);
+                $(self.$more.unite(&other.$more);)?
             }
 
             fn set_rank(&mut self, rank: u32) {
@@ -178,10 +190,37 @@ macro_rules! masked_rows {
             fn sums(&mut self) -> [Option<&mut Estimate>; 2] {
                 [Some(&mut self.packets), Some(&mut self.bytes)]
             }
+            $(
+                fn each_direction(&mut self) -> [[Option<&mut Estimate>; 2]; 2] {
+                    let HostNumbers { down, up, flows: _, peers: _ } = &mut self.$more;
+                    [down, up].map(|sums| [Some(&mut sums.packets), Some(&mut sums.bytes)])
+                }
+
+                fn counts(&mut self) -> [Option<&mut Estimate>; 3] {
+                    [Some(&mut self.$more.flows), Some(&mut self.$more.peers), None]
+                }
+
+                fn is_of_both_sides(&self) -> bool {
+                    true
+                }
+            )?
         }
     )*};
 }
 standard_lists!(masked_rows);
+
+impl HostNumbers {
+    /// Adds the numbers of another host. Both may have flows and peers in common.
+    fn unite(&mut self, other: &Self) {
+        let Self { down, up, flows, peers } = other;
+        for (one, other) in [(&mut self.down, down), (&mut self.up, up)] {
+            one.packets.add(&other.packets);
+            one.bytes.add(&other.bytes);
+        }
+        self.flows.unite(flows);
+        self.peers.unite(peers);
+    }
+}
 
 impl MaskedRow for TopPrefix {
     fn mask(&mut self, addresses: Addresses) -> bool {
@@ -225,10 +264,18 @@ impl MaskedRow for Row {
     }
 
     fn unite(&mut self, other: &Self) {
-        let Self { rank: _, view: _, key: _, packets, bytes, flows, new_flows, distinct } = other;
+        let Self { rank: _, view: _, key: _, packets, bytes, flows, new_flows, distinct, down: _, up: _, peers: _ } =
+            other;
         both(&mut self.packets, *packets, Estimate::add);
         both(&mut self.bytes, *bytes, Estimate::add);
-        both(&mut self.flows, *flows, Estimate::add);
+        match (self.host(), other.host()) {
+            (Some(mut one), Some(other)) => {
+                one.unite(&other);
+                let united = std::mem::take(self).with_host(Some(one));
+                *self = united;
+            }
+            _ => both(&mut self.flows, *flows, Estimate::add),
+        }
         both(&mut self.new_flows, *new_flows, Estimate::add);
         both(&mut self.distinct, *distinct, Estimate::unite);
     }
@@ -241,8 +288,16 @@ impl MaskedRow for Row {
         [self.packets.as_mut(), self.bytes.as_mut()]
     }
 
+    fn each_direction(&mut self) -> [[Option<&mut Estimate>; 2]; 2] {
+        [&mut self.down, &mut self.up].map(|sums| match sums {
+            Some(Sums { packets, bytes }) => [Some(packets), Some(bytes)],
+            None => [None, None],
+        })
+    }
+
     fn counts(&mut self) -> [Option<&mut Estimate>; 3] {
-        [self.flows.as_mut(), self.new_flows.as_mut(), self.distinct.as_mut()]
+        // A row of a host has peers, and none of the others but flows.
+        [self.flows.as_mut(), self.new_flows.as_mut().or(self.peers.as_mut()), self.distinct.as_mut()]
     }
 
     fn is_of_both_sides(&self) -> bool {

@@ -142,7 +142,8 @@ impl From<(u64, Option<Bounds>)> for Reading {
 }
 
 /// The fields of a row that are not part of its key.
-const MEASURED: [&str; 8] = ["rank", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members"];
+const MEASURED: [&str; 11] =
+    ["rank", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members", "down", "up", "peers"];
 
 /// The owner of a number.
 #[derive(Clone, Copy)]

@@ -332,7 +332,7 @@ pub(super) fn normalized(entropy: &Entropy) -> Reading {
 /// The rows of the standard lists in one order.
 pub(super) fn top<'r>(top: &'r Top, of: fn(&Sums) -> Estimate, points: &mut Points<'r>) {
     macro_rules! put_each {
-        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {
+        ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),* $(+ $more:ident)?;)*) => {
             $(for row in &top.$rows {
                 points.put_row(Standard::$list, row, of(&Sums { packets: row.packets, bytes: row.bytes }));
             })*

@@ -38,7 +38,7 @@ pub(super) fn lists(top: &Top) -> impl Iterator<Item = (Standard, Vec<Entry>)> {
 
 /// The line of a row.
 fn entry(row: &ListRow<'_>) -> Entry {
-    let ListRow { rank, key, sums: Sums { packets, bytes }, beyond: _ } = *row;
+    let ListRow { rank, key, sums: Sums { packets, bytes }, beyond: _, host: _ } = *row;
     Entry { rank, what: what(key), packets, bytes }
 }
 

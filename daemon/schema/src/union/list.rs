@@ -7,8 +7,9 @@
 
 use std::{cmp::Reverse, collections::HashMap, hash::Hash};
 
+use super::hosts;
 use crate::{
-    Estimate, Row, Sums, Tally,
+    Estimate, HostNumbers, Row, Sums, Tally,
     lists::{Key, ListRow},
     standard_lists,
 };
@@ -21,6 +22,8 @@ pub(super) trait Counted {
 
 /// A row that is added up over windows.
 pub(super) trait Entry: Counted + Clone {
+    /// True if a packet may be in two rows.
+    const IS_OF_BOTH_SIDES: bool = false;
     /// The key that distinguishes rows of a list.
     type Key<'r>: Hash + Eq
     where
@@ -28,6 +31,16 @@ pub(super) trait Entry: Counted + Clone {
     fn key(&self) -> Self::Key<'_>;
     /// A row of the same key with this rank and these counts.
     fn with(self, rank: u32, counts: Counts) -> Self;
+
+    /// What the row has besides its counts, if it is one of a host.
+    fn host(&self) -> Option<HostNumbers> {
+        None
+    }
+
+    /// The row with these numbers of a host.
+    fn with_host(self, _: HostNumbers) -> Self {
+        self
+    }
 }
 
 /// The counts of a row.
@@ -45,7 +58,7 @@ impl Counts {
 }
 
 macro_rules! entries {
-    ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),*;)*) => {$(
+    ($($list:ident $rows:ident $row:ident $noun:literal: $($field:ident),* $(+ $more:ident)?;)*) => {$(
         impl Counted for crate::$row {
             fn counts(&self) -> Option<Counts> {
                 Some(Counts { packets: self.packets, bytes: self.bytes })
@@ -62,6 +75,17 @@ macro_rules! entries {
             fn with(self, rank: u32, Counts { packets, bytes }: Counts) -> Self {
                 Self { rank, packets, bytes, ..self }
             }
+            $(
+                const IS_OF_BOTH_SIDES: bool = stringify!($more).len() > 0;
+
+                fn host(&self) -> Option<HostNumbers> {
+                    Some(self.$more)
+                }
+
+                fn with_host(self, numbers: HostNumbers) -> Self {
+                    Self { $more: numbers, ..self }
+                }
+            )?
         }
     )*};
 }
@@ -88,11 +112,20 @@ impl Entry for Row {
     }
 
     fn with(self, rank: u32, Counts { packets, bytes }: Counts) -> Self {
-        Self { rank: Some(rank), key: self.key, packets: Some(packets), bytes: Some(bytes), ..Self::default() }
+        Self { rank: Some(rank), packets: Some(packets), bytes: Some(bytes), ..self }
+    }
+
+    fn host(&self) -> Option<HostNumbers> {
+        self.host()
+    }
+
+    fn with_host(self, numbers: HostNumbers) -> Self {
+        self.with_host(Some(numbers))
     }
 }
 
 /// A list in one window.
+#[derive(Clone, Copy)]
 pub(super) struct Listed<'r, E> {
     pub(super) rows: &'r [E],
     /// The upper bound of a key that is not among the rows.
@@ -199,5 +232,6 @@ pub(super) fn together<E: Entry>(windows: &[Listed<'_, E>], by_packets: bool) ->
         packets: found.packets.over_all(packets_of_others),
         bytes: found.bytes.over_all(bytes_of_others),
     };
-    (1..).zip(&all).map(|(rank, found)| found.row.clone().with(rank, counts(found))).collect()
+    let rows = (1..).zip(&all).map(|(rank, found)| found.row.clone().with(rank, counts(found))).collect();
+    hosts::added_up(rows, windows)
 }

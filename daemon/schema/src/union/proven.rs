@@ -17,7 +17,7 @@ pub(super) fn raise(union: &mut Union) {
     let (mut pairs, mut services, mut flows) = (Keys::default(), Keys::default(), Keys::default());
     let lists = [&union.top, &union.top_by_packets].into_iter().flat_map(Top::lists);
     for ListRow { key, sums, .. } in lists.flat_map(|list| list.rows) {
-        let Key { src_ip, dst_ip, src_port, dst_port, proto, port, prefix: _ } = key;
+        let Key { host: _, src_ip, dst_ip, src_port, dst_port, proto, port, prefix: _ } = key;
         let [src, dst] = [src_ip, dst_ip].map(|ip| ip.map(address));
         sources.add(sums.packets, src);
         destinations.add(sums.packets, dst);

@@ -62,7 +62,7 @@ impl<'v> Asked<'v> {
 /// Returns true if the rows of a view are ordered by packets; `None` if its counts cannot be summed.
 pub(super) fn order(view: &View) -> Option<bool> {
     match view.measure.as_str()? {
-        "bytes" => Some(false),
+        "bytes" | "hosts" => Some(false),
         "packets" => Some(true),
         _ => None,
     }

@@ -1,6 +1,6 @@
 //! Draws the names of the lists, and the rows of the list that is shown. In a narrow terminal, rows have fewer columns.
 
-use weir_schema::{Estimate, Length};
+use weir_schema::{Estimate, Length, Sums};
 use weir_system::{
     numbers::{bytes, count, percent, scaled},
     text::escaped,
@@ -103,6 +103,11 @@ impl<'l> Measure<'l> {
         away(estimate, |off| self.text(off))
     }
 
+    /// One direction of a host.
+    fn direction(&self, Sums { packets, bytes }: &Sums) -> String {
+        self.text(if self.by == By::Bytes { bytes.value } else { packets.value })
+    }
+
     /// The bytes or packets of a row, depending on the order of the list.
     pub fn amount(&self, amount: Amount) -> String {
         match (amount, self.by) {
@@ -170,6 +175,10 @@ impl<'l> Measure<'l> {
 /// How wide the columns are. A column of no width is left out.
 struct Columns {
     key: usize,
+    /// Each direction of a host.
+    direction: usize,
+    /// The peers of a host.
+    peers: usize,
     /// True if source and destination have a line each.
     is_folded: bool,
     bounds: usize,
@@ -185,7 +194,12 @@ impl Columns {
     /// and then to the bar.
     fn new(rows: &[Row], is_counted: bool, is_past: bool, caption: usize, columns: usize) -> Self {
         let share = if is_counted { 0 } else { SHARE };
-        let room = |share, bar| columns.saturating_sub(RANK + with_gap(RATE) + with_gap(share) + with_gap(bar));
+        let is_of_hosts = rows.iter().any(|row| row.entry.host.is_some());
+        // Both directions come before everything else but the sum.
+        let fits = RANK + KEY_MIN + 3 * with_gap(RATE) <= columns;
+        let direction = if is_of_hosts && fits { RATE } else { 0 };
+        let taken = RANK + with_gap(RATE) + 2 * with_gap(direction);
+        let room = |share, bar| columns.saturating_sub(taken + with_gap(share) + with_gap(bar));
         let flat = rows.iter().map(|row| width(&row.shown.join(" "))).max().unwrap_or(0).max(KEY_MIN);
         let folded = rows.iter().flat_map(|row| &row.shown).map(|text| width(text)).max().unwrap_or(0).max(KEY_MIN);
         let is_folded = flat > room(share, BAR_MIN) && rows.iter().any(|row| row.shown.len() > 1);
@@ -204,6 +218,7 @@ impl Columns {
             takes
         };
         let [of_amount, of_other] = if is_counted { [0, 0] } else { [AMOUNT, RATE] };
+        let peers = optional(if is_of_hosts { AMOUNT } else { 0 }, &mut left);
         // A reader of a past span wants the amount, which comes first there. A reader of now wants the rate: for that,
         // the amount comes last.
         let amount = optional(if is_past { of_amount } else { 0 }, &mut left);
@@ -213,7 +228,7 @@ impl Columns {
         (key, left) = (key + more, left - more);
         let amount = if is_past || bounds == 0 { amount } else { optional(of_amount, &mut left) };
         let bar = if bar == 0 { 0 } else { (bar + left).min(BAR_MAX) };
-        Self { key, is_folded, bounds, amount, other, share, bar }
+        Self { key, direction, peers, is_folded, bounds, amount, other, share, bar }
     }
 }
 
@@ -260,6 +275,9 @@ fn head(measure: &Measure<'_>, columns: &Columns, full: u64, is_mean: bool, shee
     let room = (columns.key + GAP + RATE).saturating_sub(width(&number) + 1);
     let mut text = format!("{}{} {number}", " ".repeat(RANK), left(&measure.caption(), room));
     text += &column(&bounds, columns.bounds);
+    text += &column("down", columns.direction);
+    text += &column("up", columns.direction);
+    text += &column("peers", columns.peers);
     text += &column(measure.order(), columns.amount);
     text += &column(measure.shares_of(), columns.share);
     if columns.bar > 0 {
@@ -289,12 +307,23 @@ fn write_row(
     let mark = if is_selected { ">" } else { " " };
     let doubt = if entry.is_certain { " " } else { "?" };
     let key = if columns.is_folded { shown[0].clone() } else { shown.join(" ") };
+    let [down, up] = [0, 1].map(|nth: usize| {
+        let direction = entry.host.map(|of| [of.down, of.up][nth]);
+        direction.map_or_else(String::new, |of| measure.direction(&of))
+    });
+    let peers = entry.host.map_or_else(String::new, |of| {
+        let not_exact = if of.peers.lower == of.peers.upper { "" } else { "~" };
+        format!("{not_exact}{}", count(of.peers.value))
+    });
     let bar = whisker(&estimate, full, columns.bar);
     let mut pieces = vec![
         Piece::new(format!("{mark}{}{doubt}", right(&entry.rank.to_string(), RANK - 2)), paint.faint()),
         Piece::new(left(&key, columns.key), paint.plain()),
         Piece::new(column(&measure.text(estimate.value), RATE), paint.strong()),
         Piece::new(column(&measure.bounds(&estimate), columns.bounds), paint.faint()),
+        Piece::new(column(&down, columns.direction), paint.plain()),
+        Piece::new(column(&up, columns.direction), paint.plain()),
+        Piece::new(column(&peers, columns.peers), paint.plain()),
         Piece::new(column(&measure.amount(entry.amount), columns.amount), paint.plain()),
         Piece::new(column(&measure.share(entry.amount), columns.share), paint.plain()),
         Piece::new(" ".repeat(GAP) + &left(&bar, columns.bar), paint.bar()),

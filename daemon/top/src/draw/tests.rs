@@ -90,7 +90,10 @@ fn the_screen_is_complete_in_80_columns_and_better_in_160() {
     let mut screen = busy();
     expect_file!["../../tests/golden/sources-80x24.txt"].assert_eq(&text(&mut screen, (80, 24)));
     expect_file!["../../tests/golden/sources-160x50.txt"].assert_eq(&text(&mut screen, (160, 50)));
-    press(&mut screen, "4↓");
+    press(&mut screen, "1");
+    expect_file!["../../tests/golden/hosts-80x24.txt"].assert_eq(&text(&mut screen, (80, 24)));
+    expect_file!["../../tests/golden/hosts-160x50.txt"].assert_eq(&text(&mut screen, (160, 50)));
+    press(&mut screen, "5↓");
     expect_file!["../../tests/golden/flows-80x24.txt"].assert_eq(&text(&mut screen, (80, 24)));
     expect_file!["../../tests/golden/flows-160x50.txt"].assert_eq(&text(&mut screen, (160, 50)));
     press(&mut screen, "?");
@@ -139,7 +142,7 @@ fn the_help_scrolls_to_its_end_and_covers_no_line() {
 fn the_detail_view_has_related_rows_and_the_answers_of_all_views() {
     let mut screen = busy();
     screen.can_ask = true;
-    press(&mut screen, "1\n");
+    press(&mut screen, "2\n");
     let row = |view: &str, key: serde_json::Value, lower, upper| {
         let estimate = Some(Estimate { value: lower, lower, upper, sampled: None });
         let key = key.as_object().unwrap().clone();
@@ -237,7 +240,7 @@ fn a_time_that_has_passed_is_shown_as_such() {
         }
         assert!(!shown.contains("NOT KNOWN"), "weir did not run yet:\n{shown}");
     }
-    press(&mut screen, "8");
+    press(&mut screen, "9");
     let shown = text(&mut screen, (80, 24));
     assert!(
         shown.contains("not kept in the history: only of the last window (End, then w)") && !shown.contains("bounds"),
@@ -250,7 +253,7 @@ fn a_time_that_has_passed_is_shown_as_such() {
 
 #[test]
 fn a_list_says_what_its_numbers_are_of() {
-    for (key, note) in [("6", "unlisted hosts"), ("7", "unlisted hosts"), ("8", "busy servers"), ("9", "busy clients")]
+    for (key, note) in [("7", "unlisted hosts"), ("8", "unlisted hosts"), ("9", "busy servers"), ("0", "busy clients")]
     {
         let mut screen = busy();
         press(&mut screen, key);
@@ -554,11 +557,11 @@ fn the_open_window_is_shown_and_named_once_it_is_a_second_old() {
     assert!(before.contains("08:00:00 – 08:00:10 UTC  3 s ago") && before.contains("192.0.2.1 "), "{before}");
     screen.take(Update::Live(Box::new(live(3.0))));
     expect_file!["../../tests/golden/open-80x24.txt"].assert_eq(&text(&mut screen, (80, 24)));
-    press(&mut screen, "6");
+    press(&mut screen, "7");
     let nets = text(&mut screen, (80, 24));
     assert!(nets.contains("08:00:00 – 08:00:10 UTC  3 s ago"), "these lists come with the report:\n{nets}");
     assert!(nets.contains("src 100.6 k"), "all numbers below the title are of its window:\n{nets}");
-    press(&mut screen, "1w");
+    press(&mut screen, "2w");
     let last = text(&mut screen, (80, 24));
     assert!(last.contains("08:00:00 – 08:00:10 UTC  3 s ago") && last.contains("241.7 Mbit/s"), "{last}");
     assert!(
@@ -660,7 +663,7 @@ fn a_fleet_has_its_routers_its_facts_and_bounds_and_says_what_it_has_not() {
 
 #[test]
 fn no_size_of_the_terminal_is_too_small() {
-    for keys in ["", "4", "8", "?", "/port:99999\n", "1\n", "t", "<"] {
+    for keys in ["", "1", "5", "9", "?", "/port:99999\n", "2\n", "t", "<"] {
         for size in [(1, 1), (2, 3), (5, 2), (20, 5), (39, 10), (80, 1), (300, 2), (80, 24), (400, 100)] {
             for mut screen in [busy(), passed(), fleet("edge")] {
                 press(&mut screen, keys);
@@ -681,7 +684,7 @@ fn control_characters_in_names_never_reach_the_terminal() {
     report.alerts[0].rule = evil.to_owned();
     report.views[0].name = evil.to_owned();
     report.top.flows[0].proto = evil.to_owned().into();
-    for keys in ["", "4", "4\n", "0\t", "/\x1b"] {
+    for keys in ["", "1", "5", "5\n", "0\t", "/\x1b"] {
         let mut screen = screen();
         screen.take(Update::Report(Box::new(report.clone())));
         screen.take(Update::Second(second(1, &[(evil, 1, 1)])));

@@ -14,7 +14,8 @@ pub fn golden() -> Report {
 
 pub fn screen() -> Screen {
     let report = golden();
-    let mut screen = Screen { now: report.window.end, kind: "live".to_owned(), ..Screen::default() };
+    let (now, kind, list) = (report.window.end, "live".to_owned(), "sources".to_owned());
+    let mut screen = Screen { now, kind, list, ..Screen::default() };
     screen.take(Update::Report(Box::new(report)));
     screen
 }
@@ -27,7 +28,7 @@ fn selected(screen: &mut Screen) -> String {
 #[test]
 fn numbers_and_tab_choose_the_list() {
     let mut screen = screen();
-    for (keys, name) in [("3", "pairs"), ("\t", "flows"), ("9", "scans"), ("0", "ports"), ("1", "sources")] {
+    for (keys, name) in [("4", "pairs"), ("\t", "flows"), ("9", "floods"), ("0", "scans"), ("1", "hosts")] {
         press(&mut screen, keys);
         assert_eq!(screen.list, name);
     }
@@ -39,7 +40,7 @@ fn numbers_and_tab_choose_the_list() {
 #[test]
 fn a_row_stays_selected_when_the_next_report_has_it_elsewhere() {
     let mut screen = screen();
-    press(&mut screen, "4↓↓");
+    press(&mut screen, "5↓↓");
     let key = selected(&mut screen);
     let mut report = golden();
     report.top.flows.remove(0);
@@ -72,7 +73,7 @@ fn a_cursor_that_nobody_moved_stays_on_the_first_row() {
 
 #[test]
 fn another_time_list_or_order_begins_at_the_first_row() {
-    for keys in ["t1", "<", "p", "2", "\t", "w"] {
+    for keys in ["t1", "<", "p", "3", "\t", "w"] {
         let mut screen = screen();
         press(&mut screen, "↓");
         assert_eq!(screen.selected, 1);
@@ -102,7 +103,7 @@ fn another_time_list_or_order_begins_at_the_first_row() {
 #[test]
 fn a_filter_is_typed_corrected_and_cleared() {
     let mut screen = screen();
-    press(&mut screen, "4/proto:tpc\n");
+    press(&mut screen, "5/proto:tpc\n");
     assert_eq!(screen.shown_rows().len(), 0);
     press(&mut screen, "/\x08\x08cp\n");
     assert_eq!((screen.shown_rows().len(), screen.filter_text.as_str()), (1, "proto:tcp"));
@@ -142,7 +143,7 @@ fn a_typed_time_is_shown_and_a_wrong_one_corrected() {
 fn enter_asks_for_everything_about_the_row() {
     let mut screen = screen();
     let question = "proto=udp,port=443".to_owned();
-    press(&mut screen, "5↓\n");
+    press(&mut screen, "6↓\n");
     let past = Request::PastOfKey { key: question.clone(), view: None, to: None };
     assert_eq!(screen.requests, std::slice::from_ref(&past), "a replay knows only what it reported");
     screen.can_ask = true;
@@ -262,7 +263,7 @@ fn a_row_of_a_time_that_has_passed_is_asked_of_that_time() {
     press(&mut screen, "<");
     asked(&mut screen);
     answer(&mut screen, Ok(past()));
-    press(&mut screen, "3\n");
+    press(&mut screen, "4\n");
     let key = screen.past().unwrap().union.top.pairs[0];
     let key = format!("src_ip={},dst_ip={}", key.src_ip, key.dst_ip);
     let to = Some(past().union.window.end);

@@ -168,7 +168,14 @@ fn report(golden: &Report, nth: u64) -> Result<Report> {
             top.services.push(TopService { rank, proto, port, packets, bytes });
         }
         let least = Some(0);
-        top.unlisted = TopUnlisted { flows: least, sources: least, destinations: least, pairs: least, services: least };
+        top.unlisted = TopUnlisted {
+            hosts: least,
+            flows: least,
+            sources: least,
+            destinations: least,
+            pairs: least,
+            services: least,
+        };
     }
     Ok(report)
 }

@@ -170,6 +170,7 @@ alerts:
 fn every_setting_is_read() {
     let interface = |name: &str, mode, direction| Interface { name: name.to_owned(), mode, direction, feeds: None };
     let expected = Config {
+        found_networks: Vec::new(),
         history: Some(History {
             memory: 1 << 20,
             rows: 20,
@@ -303,6 +304,7 @@ fn view() -> View {
         error: 0.002,
         follows_top_error: false,
         has_entropy: false,
+        of_hosts: false,
     }
 }
 
