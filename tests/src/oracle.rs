@@ -14,6 +14,7 @@ use weir_common::ledger::Tally;
 
 use crate::truth::{Key, Truth};
 
+mod hosts;
 mod prefixes;
 pub mod proto;
 mod verdict;

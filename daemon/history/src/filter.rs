@@ -93,7 +93,9 @@ fn addresses(kept: &[Kept]) -> HashSet<IpAddr> {
     for union in kept.iter().map(|kept| &kept.union) {
         let lists = [&union.top, &union.top_by_packets].into_iter().flat_map(Top::lists);
         for row in lists.flat_map(|list| list.rows) {
-            all.extend([row.key.host, row.key.src_ip, row.key.dst_ip].into_iter().flatten().map(|ip| ip.to_canonical()));
+            all.extend(
+                [row.key.host, row.key.src_ip, row.key.dst_ip].into_iter().flatten().map(|ip| ip.to_canonical()),
+            );
         }
         let tables = |view: &weir_schema::View| {
             let tables = view.tables.clone().into_iter().flatten().flat_map(|table| table.rows);

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use weir_schema::{
-    Distinct, Estimate, HostNumbers, Interface, Ledger, Length, NewFlows, Remembered, Report, Sums, Top, TopDestination,
-    TopFlow, TopHost, TopPair, TopService, TopSource, TopUnlisted, Unique,
+    Distinct, Estimate, HostNumbers, Interface, Ledger, Length, NewFlows, Remembered, Report, Sums, Top,
+    TopDestination, TopFlow, TopHost, TopPair, TopService, TopSource, TopUnlisted, Unique,
     sketches::{DistinctSketch, Sketches, UNIQUE, encode},
 };
 use weir_sketch::{HyperLogLog, datasketches::hll, hash::mix};

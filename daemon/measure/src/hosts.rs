@@ -189,11 +189,8 @@ impl HostNumbers {
             down.0 = down.0.min(whole.value - up.0.min(whole.value));
             up.1 = up.1.max(whole.value.saturating_sub(down.1));
             let [of_down, of_up] = [self.counted.down, self.counted.up].map(|counted| u128::from(metric.of(counted)));
-            let share = if of_down + of_up == 0 {
-                u128::from(whole.value / 2)
-            } else {
-                u128::from(whole.value) * of_down / (of_down + of_up)
-            };
+            let share = (u128::from(whole.value) * of_down).checked_div(of_down + of_up);
+            let share = share.unwrap_or_else(|| u128::from(whole.value / 2));
             let least = down.0.max(whole.value.saturating_sub(up.1));
             let value = (share as u64).clamp(least, down.1.min(whole.value.saturating_sub(up.0)).max(least));
             [(value, down), (whole.value - value, up)].map(|(value, (lower, upper))| Estimate { value, lower, upper })
@@ -367,7 +364,8 @@ impl Hosts {
         let known: BTreeMap<ViewKey, &Sums> =
             self.beside.iter().filter(|sums| sums.hash != 0).map(|sums| (sums.key, sums)).collect();
         let [flows, peers] = [&self.flows, &self.peers].map(|counted| {
-            let margin = counted.margin(keys.len(), failure / 2.0);
+            // The same margin for a short list and for a long one.
+            let margin = counted.margin(self.beside.len(), failure / 2.0);
             let held: BTreeMap<ViewKey, Estimate> =
                 counted.held(&margin).into_iter().map(|Spreader { key, touched, .. }| (key, touched)).collect();
             let count = |key: &ViewKey| {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use weir_common::flow::Address;
 use weir_config::view::{Field, Measure, ViewKey};
 use weir_datapath::interface::MeasuredInterface;
 use weir_sketch::Estimate;
@@ -10,6 +11,7 @@ use super::{
     answer::{Answer, Rows, counted, new_flows, order, parts},
     beyond::RankedPrefixes,
     closed::Closed,
+    hosts::HostNumbers,
     ranking::{Ranked, Ranking},
     shard::Shard,
     uncertainty::Uncertainty,
@@ -35,6 +37,8 @@ pub struct KeyAnswer {
     pub key: ViewKey,
     /// The numbers of the key.
     pub known: KeyValue,
+    /// More numbers, if it is a host.
+    pub host: Option<HostNumbers>,
 }
 
 /// A view's numbers for a key.
@@ -109,7 +113,8 @@ pub fn look_up(
             let spread = spreads.get(&view).and_then(|known| known.get(&question.by.hash_of(shard.hash(), &key)));
             let listed = answers.get(view).and_then(|answer| answer.listed(&key));
             let known = listed.or_else(|| known(shard, (view, question), &key, spread.copied(), uncertainty))?;
-            Some(KeyAnswer { view, key, known })
+            let host = host(shard, (view, question), &key, uncertainty);
+            Some(KeyAnswer { view, key, known, host })
         });
         all.extend(of_interest(found.collect()));
     }
@@ -125,7 +130,11 @@ pub(super) fn of_interest(found: Vec<KeyAnswer>) -> impl Iterator<Item = KeyAnsw
 /// The keys of each interface that the query means.
 pub(super) fn of_interfaces(plan: &Views, ask: &KeyQuery, interfaces: &[MeasuredInterface]) -> Vec<KeyOfView> {
     let KeyQuery { view, key, of: OfInterface { name, way } } = ask;
-    let by = &plan.questions[*view].by;
+    let Question { by, own, .. } = &plan.questions[*view];
+    // A view of hosts has no other addresses.
+    if own.as_ref().is_some_and(|own| !own.has(Address([key.0[0], key.0[1]]), by.layout.is_v6(key))) {
+        return Vec::new();
+    }
     if by.layout.slots().is_none() {
         return vec![KeyOfView { view: *view, key: *key }];
     }
@@ -155,6 +164,21 @@ fn spreads<'a>(
         Some((view, hashes.iter().copied().zip(spread.look_up(&hashes)).collect()))
     };
     hashes.into_iter().filter_map(known).collect()
+}
+
+/// The numbers of a host besides the sum of both directions.
+fn host(
+    shard: &Shard,
+    (nth, question): (usize, &Question),
+    key: &ViewKey,
+    uncertainty: &Uncertainty,
+) -> Option<HostNumbers> {
+    let sketch = &shard.views[question.sketch(nth)];
+    let counts = sketch.hosts()?.counts(&[*key], 1.0 - uncertainty.confidence);
+    let held = sketch.look_up(&question.by, shard.hash(), key)?;
+    let whole = uncertainty.whole(question.is_fed_by_all);
+    let uncertainties = uncertainty.of_view(whole, sketch.total, parts(question));
+    Some(HostNumbers::new(*counts.first()?, &held, &uncertainties, uncertainty))
 }
 
 fn known(

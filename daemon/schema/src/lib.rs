@@ -80,7 +80,9 @@ pub use tables::{
     Style, write_answers, write_overview, write_tables, write_talkers, write_union, write_union_overview,
 };
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
-pub use top::{Beyond, HostNumbers, Top, TopDestination, TopFlow, TopHost, TopPair, TopPrefix, TopService, TopSource, TopUnlisted};
+pub use top::{
+    Beyond, HostNumbers, Top, TopDestination, TopFlow, TopHost, TopPair, TopPrefix, TopService, TopSource, TopUnlisted,
+};
 pub use trust::{Account, Fact, NOT_MEASURED, Part, Verdict, is_measured, trust};
 pub use union::{Gap, KeyAnswer, KeySums, ListKey, PastAlert, REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use usage::{Amount, BusiestSecond, InterfaceUsage, USAGE_SCHEMA, Usage, UsageRow};

@@ -32,6 +32,7 @@ pub const BUILT_IN: &[BuiltIn] = &[
     BuiltIn::new("services", &["proto", "port"], "0b5de7b3a6508cfd"),
     BuiltIn::new("source_prefixes", &["src_ip/24/48"], "758aaf00e5304b43"),
     BuiltIn::new("destination_prefixes", &["dst_ip/24/48"], "05c626275d4bbc7a"),
+    BuiltIn::new("hosts", &["host"], "11ad5b5ec3f5f5f6"),
     BuiltIn::new("sources_per_destination", &["dst_ip"], "2d5409ae48ffc5e4"),
     BuiltIn::new("destinations_per_source", &["src_ip"], "4c6307300fe369da"),
     BuiltIn::new("ports_per_source", &["src_ip"], "162f71395cfa235c"),

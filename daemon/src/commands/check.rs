@@ -67,6 +67,7 @@ pub(super) fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure
             plan += &format!("NAT: {nat}\n");
         }
     }
+    plan += &hosts(config, views);
     let prices = Prices::of(views, memory.shards()).measured(views);
     plan += &format!("\n# views: the lists of every report, and those of the configuration\n{prices}");
     let rules = config.rules();
@@ -81,6 +82,21 @@ pub(super) fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure
     }
     plan += &exported(config, views);
     Ok(format!("{plan}\n# memory, fixed\n{memory}").trim_end().to_owned())
+}
+
+/// Which addresses are hosts, if any view has them.
+fn hosts(config: &Config, views: &Views) -> String {
+    if views.questions.iter().all(|question| question.own.is_none()) {
+        return String::new();
+    }
+    let networks: Vec<String> = config.networks_of_hosts().iter().map(ToString::to_string).collect();
+    let which = if config.networks.iter().any(|network| network.own) {
+        "the networks with `own: true`"
+    } else {
+        "no network has `own: true`, so hosts are private addresses, and the networks that this machine's interfaces are \
+         in, without that of the default route"
+    };
+    format!("\n# hosts: the addresses of {which}\n  {}\n", networks.join("\n  "))
 }
 
 /// The size of the exported sketches, if there are any.

@@ -4,10 +4,12 @@ use std::{
     collections::HashSet,
     env,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use weir::{cli::ConfigArgs, state};
-use weir_config::{Config, Direction, Interface, Mode, OwnFiles, Source, limits::INTERFACES_MAX};
+use weir_attach::netlink::Devices;
+use weir_config::{Config, Direction, Interface, Mode, OwnFiles, Source, limits::INTERFACES_MAX, names::Prefix};
 
 use super::failure::Failure;
 
@@ -41,9 +43,22 @@ pub(super) fn named(names: Vec<String>) -> Result<Vec<Interface>, Failure> {
     Ok(interfaces)
 }
 
+/// The networks behind this machine, as it was when this process first read its configuration. Later the process may
+/// have dropped the right to look, and they would be missing from one reload on.
+static FOUND_NETWORKS: OnceLock<Vec<Prefix>> = OnceLock::new();
+
+fn found_networks() -> Vec<Prefix> {
+    let found = Devices::open().and_then(|mut devices| devices.inner_networks());
+    found.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the kernel does not list the networks of its interfaces: hosts are private addresses");
+        Vec::new()
+    })
+}
+
 /// The configuration for `weir run`. No sink may write to one of weir's own files.
 pub(super) fn read_to_run(args: &ConfigArgs, state_directory: Option<&Path>) -> Result<(Config, Source), Failure> {
-    let (config, source) = read_source(args)?;
+    let (mut config, source) = read_source(args)?;
+    config.found_networks.clone_from(FOUND_NETWORKS.get_or_init(found_networks));
     let path = args.config.as_deref().unwrap_or(Path::new(CONFIG));
     let own = OwnFiles { config: path, state_directory, state: &state::FILES };
     let checked = config.refuse_own_files(&source, own);

@@ -413,7 +413,7 @@ mod tests {
             let views = Views::new(&config, slots(&config.interfaces)).unwrap();
             Memory::plan(&config, &views, &Cpus::of(cpus), true)
         };
-        for (interfaces, limit) in [("[eth0]", 294 << 20), ("[\"*\"]", 425 << 20)] {
+        for (interfaces, limit) in [("[eth0]", 303 << 20), ("[\"*\"]", 434 << 20)] {
             let plan = plan_of(interfaces, 128);
             assert!(plan.total() <= limit, "{interfaces}: {plan}");
             assert_eq!(plan.workers, WORKERS_MAX as u64);

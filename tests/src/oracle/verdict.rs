@@ -42,6 +42,7 @@ impl Oracle {
             self.check_top(&report[place], place, by, missing, &mut verdict);
             let is_complete = missing.lost.is_zero() && missing.sampled_out.is_zero();
             self.check_prefixes(&report[place], place, by, is_complete, &mut verdict);
+            self.check_hosts(&report[place], place, by, &mut verdict);
         }
         verdict.result()
     }
@@ -228,7 +229,7 @@ impl Verdict {
     /// Bounds at a confidence of 99.9 % fail once in a thousand reports, so a test suite with hundreds of numbers would
     /// often fail by chance. Therefore bounds are widened as [`stretch`] says. It takes many draws to show that the
     /// bounds themselves hold as often as they say: see `replay/confidence.rs`.
-    fn bounds(&mut self, value: &Value, place: &str, truth: u64) -> Option<Estimate> {
+    pub(super) fn bounds(&mut self, value: &Value, place: &str, truth: u64) -> Option<Estimate> {
         let estimate = self.estimate(value, place)?;
         let stretch = stretch(1.0 - value["confidence"].as_f64().unwrap_or(1.0));
         if !estimate.stretched(stretch).holds(truth) {

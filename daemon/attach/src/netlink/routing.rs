@@ -1,6 +1,13 @@
 //! The interfaces of this network namespace and their changes, from the kernel's routing socket (rtnetlink(7)).
 
-use std::{collections::BTreeMap, io, mem::MaybeUninit, net::IpAddr, ops::ControlFlow, os::fd::OwnedFd};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    mem::MaybeUninit,
+    net::IpAddr,
+    ops::ControlFlow,
+    os::fd::OwnedFd,
+};
 
 use crossbeam::channel::Sender;
 use libc::{
@@ -15,7 +22,7 @@ use rustix::{
 };
 use tracing::debug;
 use weir_common::ledger::Tally;
-use weir_config::limits::INTERFACE_NAME_BYTES;
+use weir_config::{limits::INTERFACE_NAME_BYTES, names::Prefix};
 use weir_system::waker::Waker;
 
 use super::{
@@ -207,6 +214,31 @@ impl Devices {
         }
     }
 
+    /// The networks of the addresses of all interfaces but the loopback and those that carry a default route: what is
+    /// behind this machine, if it is a router. Each is there once, in order. Without a default route, those of all
+    /// interfaces.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, or its answer was malformed.
+    pub fn inner_networks(&mut self) -> io::Result<Vec<Prefix>> {
+        let outer: Vec<u32> = self
+            .list_with_routes()?
+            .into_iter()
+            .filter(|device| device.loopback || device.carries_default)
+            .map(|device| device.ifindex)
+            .collect();
+        let mut all = BTreeSet::new();
+        let result = self.socket.hear(RTM_GETADDR, ALL, &[0; ADDRESS_BYTES], |message| {
+            all.extend(read_network(message).filter(|(ifindex, _)| !outer.contains(ifindex)).map(|(_, of)| of));
+            ControlFlow::Continue(())
+        });
+        match result {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(all.into_iter().collect()),
+        }
+    }
+
     /// The interface with this name or alternative name; `None` if there is none.
     ///
     /// # Errors
@@ -320,6 +352,12 @@ fn read_address(message: &Message<'_>) -> Option<IpAddr> {
     let bytes = value(attributes, IFA_LOCAL).or_else(|| value(attributes, IFA_ADDRESS))?;
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from).ok();
     v4.or_else(|| <[u8; 16]>::try_from(bytes).map(IpAddr::from).ok())
+}
+
+/// Parses the interface's index and the network in an `RTM_NEWADDR`.
+fn read_network(message: &Message<'_>) -> Option<(u32, Prefix)> {
+    let (length, ifindex) = (*message.body.get(1)?, word(message.body, 4)?);
+    Some((ifindex, Prefix::of(read_address(message)?, length)))
 }
 
 fn read_answer(message: &Message<'_>) -> Option<Device> {

@@ -7,8 +7,6 @@ use super::{FLOW, Field, HOST, Lengths, Measure, Side, View};
 /// A view that weir answers without a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standard {
-    /// The own addresses with the most traffic in both directions.
-    Hosts,
     /// The largest flows.
     Flows,
     /// The sources that send the most.
@@ -23,6 +21,8 @@ pub enum Standard {
     SourcePrefixes,
     /// The networks of destinations that receive the most, without the listed destinations.
     DestinationPrefixes,
+    /// The own addresses with the most traffic in both directions.
+    Hosts,
     /// Destinations with many sources, as in floods.
     SourcesPerDestination,
     /// Sources with many destinations, as in scans of a network.
@@ -64,7 +64,6 @@ struct StandardRow {
 
 /// A row for each standard view, in the order of the report, which is that of [`Standard`].
 const ROWS: &[StandardRow] = &[
-    StandardRow::of(Standard::Hosts, "hosts", &[HOST]).of_hosts(),
     StandardRow::of(Standard::Flows, "flows", &FLOW),
     StandardRow::of(Standard::Sources, "sources", &[SRC_IP]),
     StandardRow::of(Standard::Destinations, "destinations", &[DST_IP]),
@@ -72,6 +71,7 @@ const ROWS: &[StandardRow] = &[
     StandardRow::of(Standard::Services, "services", &[Field::Proto, Field::Port]),
     StandardRow::of(Standard::SourcePrefixes, "source_prefixes", &[Field::Ip(Side::Src, Lengths::PREFIX)]),
     StandardRow::of(Standard::DestinationPrefixes, "destination_prefixes", &[Field::Ip(Side::Dst, Lengths::PREFIX)]),
+    StandardRow::of(Standard::Hosts, "hosts", &[HOST]).of_hosts(),
     StandardRow::of(Standard::SourcesPerDestination, "sources_per_destination", &[DST_IP]).distinct(SRC_IP),
     StandardRow::of(Standard::DestinationsPerSource, "destinations_per_source", &[SRC_IP]).distinct(DST_IP),
     StandardRow::of(Standard::PortsPerSource, "ports_per_source", &[SRC_IP]).distinct(Field::DstPort),
@@ -83,7 +83,7 @@ const ROWS: &[StandardRow] = &[
 
 /// How much wider the bounds of hosts without a row are than those of other lists. An own network seldom has thousands
 /// of addresses, and each that is a candidate takes more memory than in other lists.
-const HOSTS_WIDER: f64 = 10.0;
+const HOSTS_WIDER: f64 = 20.0;
 
 const SRC_IP: Field = FLOW[0];
 const DST_IP: Field = FLOW[1];
@@ -110,7 +110,7 @@ impl StandardRow {
 impl Standard {
     /// All standard views, in the order of the report.
     pub const ALL: [Self; ROWS.len()] = {
-        let mut all = [Self::Hosts; ROWS.len()];
+        let mut all = [Self::Flows; ROWS.len()];
         let mut nth = 0;
         while nth < all.len() {
             all[nth] = ROWS[nth].standard;

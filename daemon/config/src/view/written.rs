@@ -7,8 +7,18 @@ use super::{Condition, Field, Measure, View};
 /// Writes every setting, also those that have their defaults.
 impl Serialize for View {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { name, conditions, by, measure, top, per_interface, error, follows_top_error: _, has_entropy, of_hosts } =
-            self;
+        let Self {
+            name,
+            conditions,
+            by,
+            measure,
+            top,
+            per_interface,
+            error,
+            follows_top_error: _,
+            has_entropy,
+            of_hosts,
+        } = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", name)?;
         if !conditions.is_empty() {

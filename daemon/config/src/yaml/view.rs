@@ -83,9 +83,10 @@ pub(super) fn view(field: &Field<'_>, defaults: &Config, name: Option<&str>) -> 
             check_entropy(&view, &entropy);
         }
         if view.of_hosts && view.by != [HOST] {
-            by_field.as_ref().unwrap_or(field).refuse(
-                "`measure: hosts` has a row for each own address: write `by: [host]`, or leave `by` out",
-            );
+            by_field
+                .as_ref()
+                .unwrap_or(field)
+                .refuse("`measure: hosts` has a row for each own address: write `by: [host]`, or leave `by` out");
         }
         if view.measure == Measure::NewFlows {
             check_new_flows(&view, field, [by_field.as_ref(), match_field.as_ref(), per_field.as_ref()]);

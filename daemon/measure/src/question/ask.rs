@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn an_address_alone_may_be_on_either_side() {
-        let views = views("{name: hosts, by: [host]}, {name: host_ports, by: [host, dst_port]}");
+        let views = views("{name: everyone, by: [host]}, {name: host_ports, by: [host, dst_port]}");
         let sides = |text: &str| asked(text, &views).unwrap().into_iter().map(|(name, key)| format!("{name} {key}"));
         let of_address = [
             r#"sources {"src_ip":"192.0.2.1"}"#,
@@ -400,6 +400,7 @@ mod tests {
             r#"destinations {"dst_ip":"192.0.2.1"}"#,
             r#"sources_per_destination {"dst_ip":"192.0.2.1"}"#,
             r#"hosts {"host":"192.0.2.1"}"#,
+            r#"everyone {"host":"192.0.2.1"}"#,
         ];
         assert_eq!(sides("192.0.2.1").collect::<Vec<_>>(), of_address);
         assert_eq!(sides("host=192.0.2.1").collect::<Vec<_>>(), of_address);
@@ -524,7 +525,7 @@ mod tests {
     #[test]
     fn the_error_names_each_possible_key_once() {
         let views = views("{name: a, by: [vlan], per: interface}, {name: b, by: [dst_ip]}");
-        let known = "dscp or dst_ip or dst_ip/24/48 or ip_version or proto or proto,port or src_ip or src_ip,dst_ip or \
+        let known = "dscp or dst_ip or dst_ip/24/48 or host or ip_version or proto or proto,port or src_ip or src_ip,dst_ip or \
                      src_ip,dst_ip,src_port,dst_port,proto or src_ip/24/48 or vlan";
         assert_eq!(
             asked("dst_port=3", &views).unwrap_err(),

@@ -67,8 +67,10 @@ const HELD_MIN: usize = 32;
 const HELD_MAX: usize = 512;
 /// Candidates per listed row.
 const CANDIDATES_PER_ROW: usize = 8;
-/// The least number of hosts that are counted one by one.
-const HOSTS_MIN: usize = 512;
+/// A host that is counted one by one takes several times the memory of another candidate, so there are fewer of them.
+const CANDIDATES_PER_HOST: usize = 4;
+/// The least number of hosts per listed row.
+const HOSTS_PER_ROW: usize = 4;
 /// How much wider the bounds of prefixes are than those of addresses. The sketch of prefixes is so small that most of
 /// it stays in the CPU's nearest cache. Listed prefixes became candidates early, and have much closer bounds.
 const PREFIXES_WIDER: f64 = 4.0;
@@ -109,7 +111,8 @@ impl Structure {
     pub fn for_view(view: &View, layout: &KeyLayout, estimates: &Estimates, interfaces: usize) -> Self {
         let tables = if view.per_interface { interfaces.min(TABLES_MAX) } else { 1 };
         if view.of_hosts {
-            return Self::Hosts { error: view.error, candidates: HOSTS_MIN.max(CANDIDATES_PER_ROW * view.top * tables) };
+            let usual = estimates.top_candidates / CANDIDATES_PER_HOST;
+            return Self::Hosts { error: view.error, candidates: usual.max(HOSTS_PER_ROW * view.top * tables) };
         }
         match view.measure {
             Measure::Bytes | Measure::Packets | Measure::NewFlows if layout.fields().is_empty() => Self::Total,

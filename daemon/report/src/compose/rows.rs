@@ -27,7 +27,11 @@ pub(super) fn spread(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInt
         };
         let (answer, question) = answer;
         confidence = answer.confidence;
-        answer.tables.first().map(|table| rows(plan, question, &table.rows, &answer.hosts, interfaces)).unwrap_or_default()
+        answer
+            .tables
+            .first()
+            .map(|table| rows(plan, question, &table.rows, &answer.hosts, interfaces))
+            .unwrap_or_default()
     };
     Spread {
         sources_per_destination: list(Standard::SourcesPerDestination),
@@ -39,11 +43,11 @@ pub(super) fn spread(plan: &Views, answers: &[Answer], interfaces: &[MeasuredInt
 
 /// The answers for the requested keys.
 pub fn answers(plan: &Views, found: &[KeyAnswer], interfaces: &[MeasuredInterface]) -> Vec<Row> {
-    let answer = |KeyAnswer { view: nth, key, known }: &KeyAnswer| {
+    let answer = |KeyAnswer { view: nth, key, known, host }: &KeyAnswer| {
         let Question { by, view, .. } = &plan.questions[*nth];
         let key = by.layout.show(key, plan.facts(), |slot, shown| show_interface(slot, interfaces, shown));
         let row = match known {
-            KeyValue::Sums(sums) => of_sums(sums),
+            KeyValue::Sums(sums) => of_sums(sums).with_host(host.map(|numbers| host_numbers(&numbers, sums))),
             KeyValue::Counted(count) => of_count(&view.measure, *count),
         };
         Row { view: Some(view.name.clone()), key, ..row }

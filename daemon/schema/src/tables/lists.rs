@@ -6,7 +6,7 @@ use weir_config::{names::services::service_name, view::Standard};
 use weir_system::numbers::{bit_rate, bytes, count, packet_rate, percent};
 
 use super::super::{
-    Estimate, Length, Sums, Top, TopPrefix, Totals,
+    Estimate, HostNumbers, Length, Sums, Top, TopPrefix, Totals,
     grid::{
         Align::{Left, Right},
         Cell, Grid,
@@ -28,7 +28,11 @@ pub(super) struct Entry {
     pub(super) what: Vec<String>,
     pub(super) packets: Estimate,
     pub(super) bytes: Estimate,
+    host: Option<HostNumbers>,
 }
+
+/// How many columns of numbers come up to the share of all, the last that is never left out.
+const AFTER_SHARE: usize = 3;
 
 /// The lists of addresses, flows and services in one order.
 pub(super) fn lists(top: &Top) -> impl Iterator<Item = (Standard, Vec<Entry>)> {
@@ -38,8 +42,8 @@ pub(super) fn lists(top: &Top) -> impl Iterator<Item = (Standard, Vec<Entry>)> {
 
 /// The line of a row.
 fn entry(row: &ListRow<'_>) -> Entry {
-    let ListRow { rank, key, sums: Sums { packets, bytes }, beyond: _, host: _ } = *row;
-    Entry { rank, what: what(key), packets, bytes }
+    let ListRow { rank, key, sums: Sums { packets, bytes }, beyond: _, host } = *row;
+    Entry { rank, what: what(key), packets, bytes, host }
 }
 
 /// The texts of a key.
@@ -109,7 +113,11 @@ impl Ranking<'_> {
     /// The same, with the last `below` parts of each key in separate lines.
     fn grid_with(&self, entries: &[Entry], below: usize) -> Grid {
         let texts = entries.first().map_or(0, |entry| entry.what.len() - below);
-        let captions = self.captions();
+        let mut captions = self.captions();
+        if entries.iter().any(|entry| entry.host.is_some()) {
+            let of_hosts = ["down  ", "up  ", "peers  "].map(str::to_owned);
+            captions.splice(AFTER_SHARE..AFTER_SHARE, of_hosts);
+        }
         let columns = [Right].into_iter().chain(vec![Left; texts]).chain(vec![Right; captions.len()]);
         let mut grid = Grid::new(columns).with_optional(captions.len() - 3);
         if !entries.is_empty() {
@@ -120,7 +128,9 @@ impl Ranking<'_> {
             let (texts, below) = entry.what.split_at(texts);
             let texts = texts.iter().map(Cell::from);
             let rank = Cell::new(entry.rank.to_string(), Faint);
-            grid.row([rank].into_iter().chain(texts).chain(self.numbers(entry)));
+            let mut numbers = self.numbers(entry);
+            numbers.splice(AFTER_SHARE..AFTER_SHARE, entry.host.iter().flat_map(|host| self.of_host(host)));
+            grid.row([rank].into_iter().chain(texts).chain(numbers));
             match below {
                 [only] => grid.row(vec![Cell::default(); entry.what.len() - 1].into_iter().chain([Cell::from(only)])),
                 several => several.iter().for_each(|part| grid.across([Cell::from(format!("{BELOW}{part}"))])),
@@ -128,6 +138,16 @@ impl Ranking<'_> {
         }
         more(&mut grid, entries.len());
         grid
+    }
+
+    /// Both directions of a host, and its peers. Of several windows, the least that it may be.
+    fn of_host(&self, HostNumbers { down, up, flows: _, peers }: &HostNumbers) -> [Cell; 3] {
+        let amount = |of: &Estimate| if self.together { of.lower } else { of.value };
+        let direction = |of: &Sums| match self.by_packets() {
+            true => in_column(count, "")(amount(&of.packets)),
+            false => in_column(self::bytes, "B")(amount(&of.bytes)),
+        };
+        [direction(down).into(), direction(up).into(), in_column(count, "")(amount(peers)).into()]
     }
 
     fn by_packets(&self) -> bool {

@@ -6,7 +6,7 @@ use weir_system::numbers::{bit_rate, bytes, count, packet_rate, percent};
 
 use super::{
     super::{
-        Estimate, Length, Row, Sums, View,
+        Estimate, HostNumbers, Length, Row, Sums, View,
         grid::{
             Align::{Left, Right},
             Cell, Grid,
@@ -167,7 +167,21 @@ fn by_key(grid: &mut Grid, answers: &[&Row], numbers: impl Fn(&Row) -> Vec<Strin
         }
         let view = format!("  {}", answer.view.as_deref().unwrap_or_default());
         grid.row([view].into_iter().chain(numbers(answer)).map(Cell::from));
+        if let Some(host) = answer.host() {
+            grid.across([Cell::new(format!("    {}", of_host(&host)), Faint)]);
+        }
     }
+}
+
+/// Both directions of a host, its flows and peers, in words.
+fn of_host(HostNumbers { down, up, flows, peers }: &HostNumbers) -> String {
+    let number = |Estimate { value, lower, upper, .. }: &Estimate, text: fn(u64) -> String| {
+        let bounds = if lower == upper { String::new() } else { format!(" ({} to {})", text(*lower), text(*upper)) };
+        format!("{}{bounds}", text(*value))
+    };
+    let [down, up] = [down, up].map(|direction| number(&direction.bytes, bytes));
+    let [flows, peers] = [flows, peers].map(|of| number(of, count));
+    format!("down {down}, up {up}, flows {flows}, peers {peers}")
 }
 
 /// The two ends of a packet.

@@ -57,12 +57,7 @@ impl HostNumbers {
         // Each flow and each peer has a packet.
         let distinct = |one: Estimate| part(one, Estimate::default(), whole.packets);
         let Self { down, up, flows, peers } = self;
-        Self {
-            down: direction(down, up),
-            up: direction(up, down),
-            flows: distinct(flows),
-            peers: distinct(peers),
-        }
+        Self { down: direction(down, up), up: direction(up, down), flows: distinct(flows), peers: distinct(peers) }
     }
 }
 
