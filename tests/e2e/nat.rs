@@ -86,6 +86,16 @@ fn the_views_of_the_example_name_the_client() -> Result<()> {
         ensure!(seen == DATAGRAMS, "{view}: {CLIENT} has {seen} packets of {DATAGRAMS}");
         ensure!(packets(views(view), field, ROUTER)? == 0, "{view} names the router");
     }
+    ensure!(packets(views("clients"), "host", CLIENT)? == 2 * DATAGRAMS, "both directions of {CLIENT}");
+    for rows in views("clients") {
+        for row in list(rows)?.iter().filter(|row| row["host"] == CLIENT) {
+            let both = number(&row["packets"]["value"])?;
+            let [down, up] = ["down", "up"].map(|direction| &row[direction]["packets"]);
+            ensure!(number(&down["lower"])? == number(&down["upper"])?, "down is exact: {row}");
+            ensure!(number(&down["value"])? + number(&up["value"])? == both, "parts add up: {row}");
+            ensure!(row["peers"]["value"] == 1 && number(&down["value"])? * 2 >= both - 1, "one peer answers: {row}");
+        }
+    }
     // The other lists are as the page describes them.
     let top = |name: &'static str| reports.iter().map(move |report| &report["top"][name]);
     ensure!(packets(top("sources"), "src_ip", CLIENT)? == DATAGRAMS, "questions are seen before they are translated");

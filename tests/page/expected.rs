@@ -207,10 +207,10 @@ fn error(less: u64, more: u64, text: &dyn Fn(u64) -> String, [value, lower, uppe
 
 /// The key of a row in the syntax of a query, in the order of the report.
 fn key_of(row: &Value) -> String {
-    const NO_KEY: [&str; 8] = ["rank", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members"];
-    const ORDER: [&str; 7] = ["src_ip", "dst_ip", "src_port", "dst_port", "proto", "port", "prefix"];
+    const ORDER: [&str; 8] = ["host", "src_ip", "dst_ip", "src_port", "dst_port", "proto", "port", "prefix"];
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let fields = row.as_object().into_iter().flatten().filter(|(name, _)| !NO_KEY.contains(&name.as_str()));
+    let fields =
+        row.as_object().into_iter().flatten().filter(|(name, _)| !weir_schema::NOT_KEY.contains(&name.as_str()));
     let mut fields: Vec<_> = fields.map(|(name, value)| (name.as_str(), text(value))).collect();
     fields.sort_by_key(|(name, _)| ORDER.iter().position(|known| known == name).unwrap_or(ORDER.len()));
     fields.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")

@@ -136,7 +136,7 @@ fn lists(report: &Value) -> Vec<List<'_>> {
 /// The key of a row.
 fn key(row: &Value) -> Map<String, Value> {
     let mut key = row.as_object().cloned().unwrap_or_default();
-    key.retain(|name, _| !AMOUNTS.contains(&&**name) && !["rank", "view", "beyond", "members"].contains(&&**name));
+    key.retain(|name, _| !weir_schema::NOT_KEY.contains(&&**name));
     key
 }
 

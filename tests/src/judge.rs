@@ -168,9 +168,8 @@ fn list(value: &Value) -> &[Value] {
 
 /// The key of a row, as it is printed.
 fn key(row: &Value) -> String {
-    const NUMBERS: [&str; 9] =
-        ["rank", "view", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members"];
-    let fields = row.as_object().into_iter().flatten().filter(|(name, _)| !NUMBERS.contains(&name.as_str()));
+    let fields =
+        row.as_object().into_iter().flatten().filter(|(name, _)| !weir_schema::NOT_KEY.contains(&name.as_str()));
     fields.map(|(name, value)| format!("{name}={value} ")).collect()
 }
 

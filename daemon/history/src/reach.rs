@@ -15,7 +15,7 @@ const USUAL_BYTES: u64 = 4500;
 pub(crate) const WORST_BYTES: u64 = 41_500;
 /// The same for a union of five minutes or of an hour.
 const USUAL_BYTES_OF_UNION: u64 = 7000;
-pub(crate) const WORST_BYTES_OF_UNION: u64 = 53_000;
+pub(crate) const WORST_BYTES_OF_UNION: u64 = 58_500;
 /// Bytes written to disk for a window: first in a minute, later in a block.
 const USUAL_BYTES_WRITTEN: u64 = 5500 + USUAL_BYTES;
 /// Bytes of a record in the sample of a minute, in memory and on disk, and of a sample besides its records.

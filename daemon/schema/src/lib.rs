@@ -73,7 +73,7 @@ pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};
 pub use question::{BUILT_IN, Questions, asked};
 pub use rates::InterfaceRates;
 pub use remembered::Remembered;
-pub use rows::{Bits, Entropy, Row, Spread, Sums, View, ViewTable};
+pub use rows::{Bits, Entropy, NOT_KEY, Row, Spread, Sums, View, ViewTable};
 pub use second::{InterfaceSecond, LastReport, SECOND_SCHEMA, Second};
 pub use sketches::Sketches;
 pub use tables::{

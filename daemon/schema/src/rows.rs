@@ -9,6 +9,10 @@ use weir_config::view::Standard;
 
 use super::{Estimate, HostNumbers};
 
+/// The fields of rows, in lists and views, that are not part of their keys.
+pub const NOT_KEY: [&str; 12] =
+    ["rank", "view", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members", "down", "up", "peers"];
+
 /// The result of a view.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct View {

@@ -31,8 +31,8 @@ use weir_tests::{
 struct Arguments {
     /// The compiled test `parser`
     parser: PathBuf,
-    /// The compiled test `e2e`
-    e2e: PathBuf,
+    /// The compiled test `e2e`; without it, only the programs are checked, which is much quicker
+    e2e: Option<PathBuf>,
 }
 
 /// Under emulation everything takes some thirty times as long.
@@ -98,8 +98,8 @@ fn main() -> ExitCode {
     for suite in ["table", "cache", "differential"] {
         check(&format!("parser {suite}"), parser_trials(&parser, suite));
     }
-    for (name, filter) in END_TO_END {
-        check(name, trials(&e2e, &[filter]));
+    for (name, filter) in END_TO_END.iter().filter(|_| e2e.is_some()) {
+        check(name, e2e.as_deref().map_or_else(|| Ok(String::new()), |e2e| trials(e2e, &[filter])));
     }
     let _ = writeln!(io::stdout(), "checks\t{count}");
     if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -8,10 +8,13 @@ use super::{Faults, Range, Sums, Whole, account, judge_keys, list};
 pub(super) fn judge(report: &Value, whole: &Whole, faults: &mut Faults) {
     for name in ["top", "top_by_packets"] {
         let top = &report[name];
-        // Each packet is in one row only of a list that can be added up.
+        directions(&format!(".{name}.hosts"), list(&top["hosts"]), faults);
+        // Each packet is in one row only of a list that can be added up, except for hosts.
         for list_name in lists::FIELDS.iter().map(|(list, _)| list.name()) {
             let place = format!(".{name}.{list_name}");
-            sums(&place, list(&top[list_name]), whole.once, Kind::Disjoint, faults);
+            // Both ends of a packet may be hosts.
+            let kind = if list_name == "hosts" { Kind::Shared } else { Kind::Disjoint };
+            sums(&place, list(&top[list_name]), whole.once, kind, faults);
             ordered(&place, list(&top[list_name]), top["by"].as_str().unwrap_or_default(), report, faults);
         }
         for (prefixes, members) in [("source_prefixes", "sources"), ("destination_prefixes", "destinations")] {
@@ -47,6 +50,19 @@ fn sums(place: &str, rows: &[Value], whole: Sums, kind: Kind, faults: &mut Fault
             let sum = |of: fn(&Range) -> u64| parts.iter().map(of).fold(0_u64, u64::saturating_add);
             faults.at_most(&format!("{place}, {name}, all values"), sum(|part| part.value), whole.value);
             faults.at_most(&format!("{place}, {name}, all lower bounds"), sum(|part| part.lower), whole.lower);
+        }
+    }
+}
+
+/// Checks that both directions of each host add up to its row, and that no bound of one is beyond it.
+fn directions(place: &str, rows: &[Value], faults: &mut Faults) {
+    for (nth, row) in rows.iter().enumerate() {
+        let [whole, down, up] = [row, &row["down"], &row["up"]].map(Sums::read);
+        for (((name, whole), (_, down)), (_, up)) in whole.each().into_iter().zip(down.each()).zip(up.each()) {
+            let place = format!("{place}[{nth}], {name} of both directions");
+            faults.at_most(&place, down.value.saturating_add(up.value), whole.value);
+            faults.at_most(&place, down.upper, whole.upper);
+            faults.at_most(&place, up.upper, whole.upper);
         }
     }
 }

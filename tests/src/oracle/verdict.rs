@@ -42,7 +42,7 @@ impl Oracle {
             self.check_top(&report[place], place, by, missing, &mut verdict);
             let is_complete = missing.lost.is_zero() && missing.sampled_out.is_zero();
             self.check_prefixes(&report[place], place, by, is_complete, &mut verdict);
-            self.check_hosts(&report[place], place, by, &mut verdict);
+            self.check_hosts(&report[place], place, &mut verdict);
         }
         verdict.result()
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{Bits, Bounds, Distinct, Estimate, Interface, InterfaceRates, NewFlows};
+use crate::{Bits, Bounds, Distinct, Estimate, Interface, InterfaceRates, NOT_KEY, NewFlows};
 
 /// A number of a report.
 pub struct Point<'r> {
@@ -141,10 +141,6 @@ impl From<(u64, Option<Bounds>)> for Reading {
     }
 }
 
-/// The fields of a row that are not part of its key.
-const MEASURED: [&str; 11] =
-    ["rank", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members", "down", "up", "peers"];
-
 /// The owner of a number.
 #[derive(Clone, Copy)]
 pub enum Owner<'r> {
@@ -167,7 +163,7 @@ pub trait Keyed {
 impl<T: Serialize> Keyed for T {
     fn key(&self) -> Map<String, Value> {
         let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else { return Map::new() };
-        for measured in &MEASURED {
+        for measured in &NOT_KEY {
             _ = fields.remove(*measured);
         }
         fields

@@ -67,3 +67,79 @@ const fn add(one: &mut Estimate, other: Estimate) {
     one.upper = one.upper.saturating_add(other.upper);
     one.sampled = None;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, net::Ipv4Addr};
+
+    use super::*;
+    use crate::{Report, TopHost, Union};
+
+    const HOSTS: u32 = 6;
+
+    /// What each host has in one window: packets down and up, and peers.
+    fn window(random: &mut u64) -> Vec<(u64, u64, BTreeSet<u64>)> {
+        let mut next = || {
+            *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *random >> 33
+        };
+        (0..HOSTS).map(|_| (next() % 1000, next() % 500, (0..next() % 20).map(|_| next() % 30).collect())).collect()
+    }
+
+    /// A report that lists this many of the hosts, and knows the most of the others.
+    fn report(of: &[(u64, u64, BTreeSet<u64>)], rows: usize) -> Report {
+        let golden = include_str!("../../tests/golden/report.json");
+        let mut report: Report = serde_json::from_str(golden).unwrap();
+        report.addresses = None;
+        let exact = |value| Estimate { value, lower: value, upper: value, sampled: None };
+        let sums = |packets| Sums { packets: exact(packets), bytes: exact(100 * packets) };
+        let mut all: Vec<TopHost> = (0..)
+            .zip(of)
+            .map(|(host, (down, up, peers))| {
+                let Sums { packets, bytes } = sums(down + up);
+                let peers = exact(peers.len() as u64);
+                let numbers = HostNumbers { down: sums(*down), up: sums(*up), flows: peers, peers };
+                TopHost { rank: 1, host: Ipv4Addr::from(0x0a00_0000 + host).into(), packets, bytes, numbers }
+            })
+            .collect();
+        all.sort_by_key(|row| std::cmp::Reverse(row.bytes.value));
+        let others = all.split_off(rows);
+        for top in [&mut report.top, &mut report.top_by_packets] {
+            top.hosts.clone_from(&all);
+            let most = others.first().map_or(0, |row| row.packets.value);
+            top.unlisted.hosts = Some(if top.by == "packets" { most } else { 100 * most });
+        }
+        report
+    }
+
+    #[test]
+    fn numbers_of_hosts_over_windows_are_between_their_bounds() {
+        let mut random = 7;
+        let mut listed = 0;
+        for nth in 0..60 {
+            let windows: Vec<_> = (0..1 + nth % 5).map(|_| window(&mut random)).collect();
+            let reports: Vec<Report> = windows.iter().map(|of| report(of, 3)).collect();
+            let union = Union::of(&reports).unwrap();
+            for row in union.top.hosts.iter().chain(&union.top_by_packets.hosts) {
+                let host = (0..HOSTS).find(|host| row.host == Ipv4Addr::from(0x0a00_0000 + host)).unwrap() as usize;
+                let sum = |of: fn(&(u64, u64, BTreeSet<u64>)) -> u64| windows.iter().map(|all| of(&all[host])).sum();
+                let peers: BTreeSet<u64> = windows.iter().flat_map(|all| all[host].2.clone()).collect();
+                let HostNumbers { down, up, flows: _, peers: of_peers } = row.numbers;
+                let (of_down, of_up): (u64, u64) = (sum(|of| of.0), sum(|of| of.1));
+                for (Estimate { value, lower, upper, .. }, truth) in [
+                    (down.packets, of_down),
+                    (up.packets, of_up),
+                    (down.bytes, 100 * of_down),
+                    (up.bytes, 100 * of_up),
+                    (of_peers, peers.len() as u64),
+                ] {
+                    assert!((lower..=upper).contains(&truth), "{nth}: {lower} to {upper}, truly {truth}");
+                    assert!((lower..=upper).contains(&value), "{nth}: {lower} {value} {upper}");
+                }
+                assert!(down.bytes.upper <= row.bytes.upper && up.packets.upper <= row.packets.upper);
+                listed += 1;
+            }
+        }
+        assert!(listed > 300, "{listed} rows");
+    }
+}

@@ -90,7 +90,10 @@ fn examples_parse() {
 
     assert_eq!(fleet.hash_key, HashKey::File("/run/credentials/weir.service/hash.key".into()));
     assert_eq!(fleet.seen_flows.generation, Duration::from_secs(900));
-    assert_eq!(nat.views.iter().map(|view| view.name.as_str()).collect::<Vec<_>>(), ["downloads", "uploads"]);
+    assert_eq!(
+        nat.views.iter().map(|view| view.name.as_str()).collect::<Vec<_>>(),
+        ["downloads", "clients", "uploads"]
+    );
     assert_eq!(router.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["eth0", "eth1"]);
     assert!(matches!(&router.sinks[..], [Sink { target: Target::Http(http), queue: Sink::QUEUE, .. }]
         if http.url == "http://collector:8080/weir" && http.compress == Compress::Gzip));
