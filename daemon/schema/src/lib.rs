@@ -30,6 +30,7 @@ pub mod ids;
 mod instant;
 mod length;
 pub mod limits;
+pub mod listing;
 pub mod lists;
 mod live;
 mod masking;
@@ -82,7 +83,7 @@ pub use tables::{
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
 pub use top::{Beyond, Top, TopDestination, TopFlow, TopPair, TopPrefix, TopService, TopSource, TopUnlisted};
 pub use trust::{Account, Fact, NOT_MEASURED, Part, Verdict, is_measured, trust};
-pub use union::{Gap, KeyAnswer, KeySums, ListKey, PastAlert, REPORTS_KEPT, UNION_SCHEMA, Union};
+pub use union::{Gap, KeyAnswer, KeySums, ListKey, ListPart, PastAlert, REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use usage::{Amount, BusiestSecond, InterfaceUsage, USAGE_SCHEMA, Usage, UsageRow};
 pub use weir_config::names::protocol::protocol_name;
 

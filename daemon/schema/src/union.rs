@@ -7,12 +7,13 @@
 //!
 //! `list` joins the rows of lists, `views` those of views that asked the same in all windows, `interfaces` the ledgers
 //! of interfaces, `alerts` the evidence of alerts, and `proven` counts what rows prove to be distinct. `of_key` looks
-//! up one key.
+//! up one key, and `of_part` a network, a port or another part of the traffic.
 
 mod alerts;
 mod interfaces;
 mod list;
 mod of_key;
+mod of_part;
 mod proven;
 mod views;
 
@@ -22,6 +23,7 @@ use weir_config::Addresses;
 
 pub use self::alerts::PastAlert;
 pub use self::of_key::{KeyAnswer, KeySums, ListKey};
+pub use self::of_part::ListPart;
 use self::{
     interfaces::{interface, interfaces, of_window},
     list::{Entry, Listed, Order, cut, together, unlisted},
