@@ -28,6 +28,12 @@ const FIELDS = new Set(STANDARD.map(({ field }) => field));
 // The fields of a row that are not part of its key.
 const NOT_KEY = new Set(["rank", "view", "packets", "bytes", "flows", "new_flows", "distinct", "beyond", "members"]);
 
+// The lists of one time that weir compares with those of another.
+const COMPARABLE = new Set(["sources", "destinations", "pairs", "flows", "services"]);
+
+/** The list that is compared where this one is chosen. */
+export const comparable = (/** @type {string} */ name) => (COMPARABLE.has(name) ? name : "sources");
+
 /**
  * @param {any} report
  * @param {"bytes" | "packets"} by
