@@ -265,6 +265,9 @@ pub struct ReportArgs {
     /// Print all windows until this time together, in the same formats; without a date it is of the day of the start
     #[arg(long, value_name = "TIME", value_parser = end, conflicts_with = "last")]
     pub to: Option<TypedTime>,
+    /// Print the window that has this time, in the same formats
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["last", "since", "from", "to"])]
+    pub at: Option<Timestamp>,
     /// Print the whole report, not only one screen; in the pager if it is longer than the terminal
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
@@ -284,7 +287,7 @@ pub struct AskArgs {
     #[arg(required_unless_present = "by", value_name = "192.0.2.7|192.0.2.0/24|:443|tcp/443|example.net|vlan=7,...")]
     pub keys: Vec<String>,
     /// Ask about the open window so far, instead of the last one
-    #[arg(long, conflicts_with_all = ["since", "from", "to", "by", "path"])]
+    #[arg(long, conflicts_with_all = ["since", "from", "to", "at", "by", "path"])]
     pub live: bool,
     /// Ask about a time instead: what its lists had of an address, or of the fields of a row; and what its sampled flow
     /// records have of anything else.
@@ -342,6 +345,9 @@ pub struct SpanArgs {
     /// All windows until this time, in the same formats; without a date it is of the day of the start
     #[arg(long, value_name = "TIME", value_parser = end)]
     pub to: Option<TypedTime>,
+    /// The window that has this time, in the same formats
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["since", "from", "to"])]
+    pub at: Option<Timestamp>,
 }
 
 /// `weir history`.
@@ -381,8 +387,9 @@ pub struct HistoryTopArgs {
 /// `weir history find`.
 #[derive(Args, Debug)]
 pub struct HistoryFindArgs {
-    /// An address, or the fields of a row with their values
-    #[arg(required = true, value_name = "192.0.2.7|src_ip=192.0.2.7,...")]
+    /// An address, a network, a port, a service, the fields of a row with their values, or conditions on addresses,
+    /// ports and protocols, as `src_ip=10.1.0.0/16,dst_port=443`
+    #[arg(required = true, value_name = "192.0.2.7|192.0.2.0/24|:443|tcp/443|src_ip=192.0.2.7,...")]
     pub keys: Vec<String>,
     /// The time.
     #[command(flatten)]

@@ -57,6 +57,10 @@ impl Answers {
                 let query = past::usage(interface, by.as_deref(), last, None).map_err(Refusal::Refused)?;
                 self.sum_up(usage::Query { to, ..query })
             }
+            Question::Changes { list, by, now, against } => {
+                let compared = past::compared(list, by, now, against).map_err(Refusal::Refused)?;
+                self.remember(Query::Changes(compared))
+            }
             Question::Span { from, to } => self.remember(Query::Span(Time { from, to })),
         }
     }

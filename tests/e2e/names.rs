@@ -190,6 +190,7 @@ impl World {
             .concat(),
             "history find" => [
                 asks(&["history", "find", "192.0.2.7"], &[]),
+                asks(&["history", "find", "192.0.2.0/24", ":443"], &["--since", "1h"]),
                 vec![
                     call(&["history", "find"], &[&HOSTILE]),
                     call(&["history", "find", "192.0.2.7", "--path"], &[&none]),
@@ -239,6 +240,9 @@ impl World {
                 call(&["merge", "--json"], &[&reports]),
                 call(&["merge"], &[&none]),
                 call(&["merge", "--by"], &[&HOSTILE, &reports]),
+                call(&["merge", "--history"], &[&none]),
+                call(&["merge", "--history"], &[&HOSTILE]),
+                call(&["merge", "--list"], &[&HOSTILE, &"--history", &none]),
             ],
             "key new" => vec![call(&["key", "new"], &[&none.join("none")])],
             "key id" => {

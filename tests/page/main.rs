@@ -42,6 +42,10 @@ fn main() -> ExitCode {
         in_browser("the_page_shows_the_numbers_of_the_report", the_page_shows_the_numbers_of_the_report),
         in_browser("rates_are_those_of_the_stream", rates_are_those_of_the_stream),
         in_browser("a_time_shows_what_weir_remembers", a_time_shows_what_weir_remembers),
+        in_browser(
+            "a_time_beside_an_earlier_one_shows_what_has_changed",
+            a_time_beside_an_earlier_one_shows_what_has_changed,
+        ),
         in_browser("usage_is_what_the_command_prints", usage_is_what_the_command_prints),
         in_browser("the_open_window_is_shown_before_its_end", the_open_window_is_shown_before_its_end),
         in_browser("the_keyboard_alone_suffices", the_keyboard_alone_suffices),
@@ -324,6 +328,68 @@ fn parts_of_windows_show_the_whole_windows(
     browser.value("history.back()")?;
     browser.wait_for("the same on the way back", &is_whole)?;
     Ok(())
+}
+
+/// Two times side by side: each row, its words and its bounds are those of `weir history changes`.
+fn a_time_beside_an_earlier_one_shows_what_has_changed() -> Result<()> {
+    let settings = "report: {interval: 2s, top: 20}\ncontrol: {socket: control.sock}\n";
+    let mut watched = Watched::start(settings)?;
+    watched.with_traffic(|pair, daemon| {
+        let reports = daemon.wait_for_reports(7, TIMEOUT)?;
+        let time = |nth: usize, edge: &str| {
+            let time = reports[nth]["window"][edge].as_str().context("no time")?;
+            anyhow::Ok(time.replace(".000000", ""))
+        };
+        // The first window begins when weir does.
+        let (before, [from, to]) = (time(1, "start")?, [time(4, "start")?, time(6, "end")?]);
+        let socket = daemon.directory().join("control.sock");
+        let mut browser = Browser::start(&pair.observer)?;
+        for (list, by) in [("sources", "bytes"), ("pairs", "packets"), ("services", "bytes")] {
+            let asked = ["history", "changes", list, "--by", by, "--from", &from, "--to", &to, "--against", &before];
+            let told = printed(&[&asked[..], &["--json"]].concat(), &socket)?;
+            ensure!(told["now"]["windows"] == 3 && told["before"]["windows"] == 3, "{told}");
+            let address = format!("{PAGE}#from={from}&to={to}&list={list}&by={by}&against={before}");
+            browser.open(&address)?;
+            let is_drawn = "document.getElementById('compare-about')?.textContent.includes(' beside ')";
+            browser.wait_for("a comparison", is_drawn)?;
+            let shown = browser.value(
+                "({rows: [...document.querySelectorAll('.changes tbody tr')].map((row) => [row.dataset.change, \
+                 ...[...row.querySelectorAll('.num')].flatMap((of) => [of.dataset.lower, of.dataset.upper])]), \
+                 rest: document.querySelector('#compare-body .hint').textContent})",
+            )?;
+            let rows = told["rows"].as_array().context("rows")?;
+            let expected: Vec<Value> = rows
+                .iter()
+                .take(50)
+                .map(|row| {
+                    let bounds = ["now", "before"]
+                        .into_iter()
+                        .flat_map(|time| ["lower", "upper"].map(|bound| Value::from(row[time][bound].to_string())));
+                    [row["change"].clone()].into_iter().chain(bounds).collect()
+                })
+                .collect();
+            ensure!(shown["rows"] == Value::from(expected), "{list}: {shown}\nand weir history has {told}");
+            let rest = shown["rest"].as_str().unwrap_or_default();
+            let uncertain = told["uncertain"].as_u64().context("a number")?;
+            let named = uncertain + rows.len() as u64;
+            let words = if uncertain == 0 { "All".to_owned() } else { format!("{uncertain} of") };
+            ensure!(rest.starts_with(&format!("{words} {named} {list} ")), "{rest}");
+        }
+        // The choices lead to times of the same length, and away again.
+        browser.value("document.querySelector('[data-against=before]').click()")?;
+        browser.wait_for("the time before", "location.hash.includes('against=before')")?;
+        let is_current = "document.querySelector('[data-against=before][aria-current]')";
+        browser.wait_for("it as the choice", is_current)?;
+        browser.value("document.querySelector('[data-against=\"7d\"]').click()")?;
+        let why = "document.getElementById('compare-body').textContent.includes('with which it is compared')";
+        browser.wait_for("why there is no week before", why)?;
+        browser.value("document.querySelector('[data-against=none]').click()")?;
+        browser.wait_for("no comparison", "document.getElementById('compare-body').textContent === ''")?;
+        browser.value("document.querySelector('[data-span=now]').click()")?;
+        browser.wait_for("now", "document.getElementById('compare').hidden")?;
+        ensure!(browser.mistakes().is_empty(), "something went wrong in the page");
+        Ok(())
+    })
 }
 
 /// Returns the JSON that a command prints.

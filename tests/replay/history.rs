@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use weir_common::ledger::Tally;
-use weir_tests::{account::tally, daemon::weir_binary, scratch::Scratch, traffic::Plan, truth::Key};
+use weir_tests::{account::tally, daemon::weir_binary, oracle::Oracle, scratch::Scratch, traffic::Plan, truth::Key};
 
 use crate::command::{CAPTURE_TIME, DONE, Ended, capture_again_and_again, text, weir_replay};
 
@@ -75,8 +75,54 @@ pub fn a_replay_fills_one_that_is_read_without_a_daemon() -> Result<()> {
     ensure!(nobody["blocks"]["opened"] == 0 && number(&nobody["blocks"]["skipped"])? > 0, "{nobody}");
     ensure!(nobody["keys"][0]["packets"].is_null() && number(&nobody["keys"][0]["at_most"]["packets"])? < packets);
     nothing_has_changed(&folder, rows.len())?;
-    let why = weir_history(&["find", ":443"], &folder)?;
-    ensure!(why.code == Some(2) && why.log.contains("an address, or the fields of a row"), "{}", why.log);
+    let why = weir_history(&["find", "vlan=7"], &folder)?;
+    ensure!(why.code == Some(2) && why.log.contains("the lists of the past have addresses, ports"), "{}", why.log);
+    one_window_is_the_one_that_has_the_time(&folder)?;
+    several_histories(&folder, &top)
+}
+
+/// The first window has all times from its start until its end.
+fn one_window_is_the_one_that_has_the_time(folder: &Path) -> Result<()> {
+    let at = |second: u64| (Timestamp::UNIX_EPOCH + SignedDuration::from_secs((START + second) as i64)).to_string();
+    for (second, start) in [(0, 0), (9, 0), (10, 10), (25, 20)] {
+        let top = answer(&["top", "sources", "--at", &at(second), "--json"], folder)?;
+        let begun: Timestamp = top["window"]["start"].as_str().context("a start")?.parse()?;
+        ensure!(top["windows"] == 1 && begun.as_second() as u64 == START + start, "{top}");
+    }
+    let [text, before] = ["sources", "pairs"].map(|list| weir_history(&["changes", list, "--at", &at(25)], folder));
+    let (text, before) = (String::from_utf8(text?.out)?, String::from_utf8(before?.out)?);
+    ensure!(text.contains(": 1 window\ncompared with ") && before.contains("may have stayed the same"), "{text}");
+    let found = weir_ask(&["192.0.2.7", "10.0.0.0/8", "--at", &at(25), "--json"], folder)?;
+    let found: Value = serde_json::from_slice(&found.out)?;
+    ensure!(found["windows"] == 1 && found["keys"].as_array().is_some_and(|keys| keys.len() == 4), "{found}");
+    let never = weir_ask(&["192.0.2.7", "--at", "2001-01-01T00:00:00Z"], folder)?;
+    ensure!(never.code == Some(2) && never.log.contains("there is no data for this time"), "{}", never.log);
+    let both = weir_ask(&["192.0.2.7", "--at", &at(25), "--since", "1h"], folder)?;
+    ensure!(both.code == Some(2) && both.log.contains("cannot be used with"), "{}", both.log);
+    Ok(())
+}
+
+/// `weir merge --history` of one router prints the list that `weir history` prints, and no router counts twice.
+fn several_histories(folder: &Path, top: &Value) -> Result<()> {
+    let merge = |arguments: &[&str]| -> Result<Ended> {
+        let mut command = Command::new(weir_binary()?);
+        Ok(command.arg("merge").args(arguments).stdin(Stdio::null()).output().context("cannot start weir")?.into())
+    };
+    let one = merge(&["--history", text(folder), "--packets", "--json"])?;
+    ensure!(one.code == Some(DONE), "{}", one.log);
+    let one: Value = serde_json::from_slice(&one.out)?;
+    for field in ["list", "by", "windows", "window", "confidence", "unlisted", "rows"] {
+        ensure!(one[field] == top[field], "{field}: {} is not {}", one[field], top[field]);
+    }
+    ensure!(one["schema"] == "weir.history_merge/1" && one["routers"][0]["windows"] == TIMES, "{one}");
+    let shown = String::from_utf8(merge(&["--history", text(folder), "--top", "3"])?.out)?;
+    ensure!(shown.contains(" windows of 1 router\n") && shown.contains("every other has at most "), "{shown}");
+    let csv = String::from_utf8(merge(&["--history", text(folder), "--list", "services", "--csv"])?.out)?;
+    ensure!(csv.starts_with("rank,proto,port,packets,"), "{csv}");
+    let twice = merge(&["--history", text(folder), text(folder)])?;
+    ensure!(twice.code == Some(2) && twice.log.contains("the history of the same router"), "{}", twice.log);
+    let none = merge(&["--history", "/nonexistent"])?;
+    ensure!(none.code == Some(2) && none.log.contains("has no history: name a folder"), "{}", none.log);
     Ok(())
 }
 
@@ -114,6 +160,40 @@ fn weir_ask(arguments: &[&str], folder: &Path) -> Result<Ended> {
     let mut command = Command::new(weir_binary()?);
     command.arg("ask").args(arguments).args(["--path", text(folder)]).stdin(Stdio::null());
     Ok(command.output().context("cannot start weir")?.into())
+}
+
+/// Networks and ports are found with bounds that hold, which the rows of lists or the sample make close.
+fn parts_are_found(oracle: &Oracle, folder: &Path) -> Result<()> {
+    let first_octet = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => Some(ip.octets()[0]),
+        IpAddr::V6(_) => None,
+    };
+    let octets = oracle.grouped(|key| first_octet(key.src).into_iter().collect());
+    let (octet, _) = octets.iter().max_by_key(|(_, of)| of.bytes).context("a network")?;
+    let network = format!("{octet}.0.0.0/8");
+    type Part<'s> = (&'s str, &'s dyn Fn(&Key) -> bool);
+    let parts: [Part<'_>; 4] = [
+        (&format!("src_ip={network}"), &|key| first_octet(key.src) == Some(*octet)),
+        (&format!("dst_ip={network}"), &|key| first_octet(key.dst) == Some(*octet)),
+        ("port=443", &|key| key.src_port == 443 || key.dst_port == 443),
+        ("proto!=tcp", &|key| key.proto != 6),
+    ];
+    let found = answer(&["find", &network, ":443", "proto!=tcp", "--json"], folder)?;
+    ensure!(found["windows"] == TIMES, "{found}");
+    for (nth, (name, selects)) in parts.iter().enumerate() {
+        let truth = oracle.grouped(|key| selects(key).then_some(()).into_iter().collect());
+        let truth = truth.get(&()).copied().unwrap_or_default();
+        let key = &found["keys"][nth];
+        for (metric, truth) in [("packets", truth.packets), ("bytes", truth.bytes)] {
+            let truth = truth * u64::from(TIMES);
+            let lower = key[metric]["lower"].as_u64().unwrap_or(0);
+            let upper = number(&key["at_most"][metric])?;
+            ensure!((lower..=upper).contains(&truth), "{name} has {truth} {metric}: {key}");
+            ensure!(nth > 0 || upper - lower <= truth / 2, "{name}: the bounds of {truth} {metric} say little: {key}");
+        }
+        ensure!(key["confidence"].as_f64() >= Some(0.99), "{key}");
+    }
+    Ok(())
 }
 
 /// A small sample: most records are not in it. Each bound of each row is judged, and those of keys without a row.
@@ -174,6 +254,7 @@ pub fn it_answers_questions_that_no_view_asked() -> Result<()> {
     let answer = ask(&[&format!("src_ip={first}"), "--by", "src_ip"])?;
     let bytes = sent.bytes * u64::from(TIMES);
     ensure!(answer["bytes"] == serde_json::json!({"value": bytes, "lower": bytes, "upper": bytes}), "{answer} {bytes}");
+    parts_are_found(&oracle, &folder)?;
     let csv = String::from_utf8(weir_ask(&["proto=tcp", "--by", "dst_port,proto", "--csv"], &folder)?.out)?;
     let header = "rank,dst_port,proto,packets,packets_lower,packets_upper,bytes,bytes_lower,bytes_upper";
     ensure!(csv.lines().next() == Some(header) && csv.lines().count() > 2, "{csv}");
@@ -186,7 +267,7 @@ pub fn it_answers_questions_that_no_view_asked() -> Result<()> {
         (&["scr_ip=192.0.2.7"][..], "there is no field \"scr_ip\", did you mean src_ip?"),
         (&["src_ip=192.0.2.7/24"], "write 192.0.2.0/24 for the prefix"),
         (&["src_net=lan"], "the flow records of the past do not have src_net"),
-        (&["dst_port=443", "proto=tcp"], "ask the flow records one at a time"),
+        (&["dst_port=443", "proto=tcp", "--by", "proto"], "ask the flow records one at a time"),
         (
             &["dst_port=443", "--from", "2001-01-01T00:00:00Z", "--to", "2001-01-02T00:00:00Z"],
             "the history has samples from",

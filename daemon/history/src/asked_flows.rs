@@ -1,12 +1,12 @@
-//! Answers questions that no view asked, from [samples](crate::samples) of flow records. Where a row of the kept lists
-//! knows a key more closely, its bounds win.
+//! Answers questions that no view asked, from [samples](crate::samples) of flow records. Where the rows of the kept
+//! lists know a key or a part more closely, their bounds win.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use weir_config::{Addresses, FlowQuestion, view::ViewKey};
 use weir_schema::{
-    ASKED_FLOWS_SCHEMA, AskedFlows, AskedRecords, Estimate, Gap, KeyAnswer, ListKey, Row, Sums, Tally,
+    ASKED_FLOWS_SCHEMA, AskedFlows, AskedRecords, Estimate, Gap, KeyAnswer, ListKey, ListPart, Row, Sums, Tally, Union,
     flow_sample::{
         estimate::{Estimator, Share},
         question::Selection,
@@ -14,8 +14,9 @@ use weir_schema::{
 };
 
 use crate::{
+    samples::Unusable,
     time::Time,
-    windows::{Windows, gaps, known_times},
+    windows::{Windows, gaps, is_repeated, known_times, length_of},
 };
 
 /// The most rows of an answer.
@@ -30,7 +31,17 @@ const GROUPS_MAX: usize = 1 << 14;
 ///
 /// The question cannot be answered.
 pub fn asked_flows(windows: &Windows, time: &Time, text: &str, by: &[String]) -> Result<Option<AskedFlows>, String> {
-    let question = FlowQuestion::parse(text, by)?.if_shown(windows.shown())?;
+    of_samples(windows, time, &FlowQuestion::parse(text, by)?, text.to_owned())
+}
+
+/// The same for a question that is read already.
+pub fn of_samples(
+    windows: &Windows,
+    time: &Time,
+    question: &FlowQuestion,
+    text: String,
+) -> Result<Option<AskedFlows>, String> {
+    let question = question.clone().if_shown(windows.shown())?;
     let selection = Selection::new(&question).ok_or("these fields are too many for a row: leave one out")?;
     let asked = Asked { windows, time, question, selection };
     let mut tallied = asked.tally(None);
@@ -48,7 +59,7 @@ pub fn asked_flows(windows: &Windows, time: &Time, text: &str, by: &[String]) ->
     };
     let mut answer = AskedFlows {
         schema: ASKED_FLOWS_SCHEMA.to_owned(),
-        question: text.to_owned(),
+        question: text,
         by: asked.question.by.iter().map(ToString::to_string).collect(),
         from: tallied.known.iter().map(|of| of.start).min().unwrap_or_default(),
         to: tallied.known.iter().map(|of| of.end).max().unwrap_or_default(),
@@ -68,6 +79,40 @@ pub fn asked_flows(windows: &Windows, time: &Time, text: &str, by: &[String]) ->
     asked.narrow(&tallied.known, &mut answer);
     agree(&mut answer);
     Ok(Some(answer))
+}
+
+/// Why there is no answer to a question about this time.
+pub fn why_none(windows: &Windows, time: &Time, text: &str, by: &[String]) -> String {
+    let samples = windows.samples();
+    let Some((oldest, newest)) = samples.oldest().zip(samples.newest()) else {
+        return "the history has no sample of flow records: set `history: {sample: 1000}`, and ask about a later time; \
+                the first one comes with the first report"
+            .to_owned();
+    };
+    let question = FlowQuestion::parse(text, by).and_then(|question| question.if_shown(windows.shown()));
+    let may_be_used = |addresses: Addresses| {
+        addresses >= windows.shown() && question.as_ref().is_ok_and(|question| question.can_be_answered_with(addresses))
+    };
+    let Unusable { damaged, masked } = samples.unusable(time, may_be_used);
+    let of_time = |times: &[Gap]| {
+        let (start, end) = (times.iter().map(|of| of.start).min()?, times.iter().map(|of| of.end).max()?);
+        Some(format!("from {start:.0} to {end:.0}"))
+    };
+    let mut reasons = Vec::new();
+    reasons.extend(of_time(&damaged).map(|of| match damaged.len() {
+        1 => format!("the one {of} is damaged, and the log names it"),
+        count => format!("{count} of them, {of}, are damaged, and the log names each"),
+    }));
+    reasons.extend(of_time(&masked).map(|of| match masked.len() {
+        1 => format!("the one {of} has masked addresses, so it cannot tell"),
+        count => format!("{count} of them, {of}, have masked addresses, so they cannot tell"),
+    }));
+    if reasons.is_empty() {
+        return format!(
+            "there is no sample of flow records of this time: the history has samples from {oldest:.0} to {newest:.0}"
+        );
+    }
+    format!("no sample of flow records of this time can be used: {}", reasons.join("; "))
 }
 
 /// A question about a time.
@@ -162,29 +207,38 @@ impl Asked<'_> {
     /// Takes the bounds of the lists where these are closer.
     fn narrow(&self, known: &[Gap], answer: &mut AskedFlows) {
         let mut keys: Vec<(Option<usize>, Closer)> = Vec::new();
-        if let Some(key) = self.key(&[]) {
-            keys.push((None, Closer::new(key)));
-        }
+        let of_all = match self.key(&[]) {
+            Some(key) => Some(InLists::Key(key)),
+            None => ListPart::of(&self.question).map(InLists::Part),
+        };
+        keys.extend(of_all.map(|of| (None, Closer::new(of))));
         for (nth, row) in answer.rows.iter().enumerate() {
             let values = row
                 .key
                 .iter()
                 .map(|(name, value)| (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
-            keys.extend(self.key(&values.collect::<Vec<_>>()).map(|key| (Some(nth), Closer::new(key))));
+            let key = self.key(&values.collect::<Vec<_>>());
+            keys.extend(key.map(|key| (Some(nth), Closer::new(InLists::Key(key)))));
         }
         let time = Time { from: Some(answer.from), to: Some(answer.to) };
         if keys.is_empty() || !gaps(known.to_vec(), time.from, answer.to).is_empty() {
             return;
         }
-        let mut times = Vec::new();
+        let (mut times, mut windows, mut seconds) = (Vec::new(), 0, 0.0);
         self.windows.each(&time, |kept| {
+            windows += kept.past.windows;
+            seconds += length_of(&kept.past);
             times.extend(known_times(&kept.past, &kept.union));
             let is_within = time.covers(kept.past.start, kept.past.end);
             for (_, closer) in &mut keys {
-                closer.add(&kept.union.of_key(&closer.key), is_within);
+                closer.add(&closer.of.look_up(&kept.union), is_within);
             }
         });
-        if !gaps(times, time.from, answer.to).is_empty() {
+        let begun = times.iter().map(|of| of.start).min().unwrap_or(answer.from);
+        let ended = times.iter().map(|of| of.end).max().unwrap_or(answer.to);
+        // The lists must have the windows of the samples, and no others within the time.
+        let are_others = windows < answer.windows || is_repeated(seconds, begun, ended);
+        if are_others || !gaps(times, time.from, answer.to).is_empty() {
             return;
         }
         let mut confidence = answer.confidence;
@@ -211,9 +265,26 @@ impl Asked<'_> {
     }
 }
 
+/// What is looked up in the lists.
+enum InLists {
+    /// A row of a list.
+    Key(ListKey),
+    /// A network, a port, or another part of the traffic.
+    Part(ListPart),
+}
+
+impl InLists {
+    fn look_up(&self, union: &Union) -> KeyAnswer {
+        match self {
+            Self::Key(key) => union.of_key(key),
+            Self::Part(part) => KeyAnswer::Asked(union.of_part(part), None),
+        }
+    }
+}
+
 /// What the lists have of a key.
 struct Closer {
-    key: ListKey,
+    of: InLists,
     packets: (u64, u64),
     bytes: (u64, u64),
     confidence: f64,
@@ -221,8 +292,8 @@ struct Closer {
 }
 
 impl Closer {
-    const fn new(key: ListKey) -> Self {
-        Self { key, packets: (0, 0), bytes: (0, 0), confidence: 1.0, is_known: true }
+    const fn new(of: InLists) -> Self {
+        Self { of, packets: (0, 0), bytes: (0, 0), confidence: 1.0, is_known: true }
     }
 
     /// Adds a window. If only a part of it is meant, that may have had nothing of the key.

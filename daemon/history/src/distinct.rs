@@ -146,6 +146,28 @@ impl DistinctsOfTime {
         debug_assert!(is_same, "they have the same key");
     }
 
+    /// Adds the unions of another router. Those of one key are merged: each value counts once, whichever of both saw
+    /// it.
+    pub fn join(&mut self, other: Self) {
+        for Day { within, all, edges } in other.days {
+            let key_id = all.sketches[0].key_id();
+            let Some(day) = self.days.iter_mut().find(|day| day.all.sketches[0].key_id() == key_id) else {
+                self.days.push(Day { within, all, edges });
+                continue;
+            };
+            let mut is_same = day.all.add(&all);
+            day.within = match (day.within.take(), within) {
+                (Some(mut one), Some(other)) => {
+                    is_same &= one.add(&other);
+                    Some(one)
+                }
+                (one, other) => one.or(other),
+            };
+            day.edges = (day.edges.0 + edges.0, day.edges.1 + edges.1);
+            debug_assert!(is_same, "they have the same key");
+        }
+    }
+
     /// The counts, or `None` if no union is within the time. Then its windows are few, and their own counts do not
     /// change while the union around them grows.
     pub fn counts(&self) -> Option<Unique> {

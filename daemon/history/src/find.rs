@@ -1,59 +1,82 @@
-//! Finds keys in the past. Blocks on disk whose filter has none of their addresses are not opened.
+//! Finds keys in the past. Blocks on disk whose filter has none of their addresses are not opened. Networks and ports
+//! are found in the rows of all blocks, and the samples of flow records make their bounds closer.
 
 use std::{net::IpAddr, ops::Range};
 
 use jiff::Timestamp;
-use weir_config::Addresses;
-use weir_schema::{Blocks, FOUND_SCHEMA, Found, FoundKey, Gap, KeyAnswer, KeyWindow, ListKey};
+use weir_config::{Addresses, FlowQuestion, names::Prefix};
+use weir_schema::{
+    AskedFlows, Blocks, Estimate, FOUND_SCHEMA, Found, FoundKey, Gap, KeyAnswer, KeyWindow, ListKey, ListPart,
+};
 
 use crate::{
     archive::{Archive, Entry},
+    asked_flows::of_samples,
     block::Kept,
     ring::Ring,
     time::Time,
-    windows::{Cuts, Windows, gaps, known_times},
+    windows::{Cuts, Windows, gaps, is_repeated, known_times, length_of},
 };
 
 /// The most blocks of five minutes that are opened: more take longer than blocks of hours.
 const OPENED_MAX: usize = 100;
 /// The most keys of a question.
 pub const KEYS_MAX: usize = 64;
+/// What has the fields that no list has.
+const SAMPLES: &str = "the sample of flow records";
+
+/// What is looked for.
+enum Sought {
+    /// A row of a list.
+    Key(ListKey),
+    /// A network, a port, or another part of the traffic.
+    Part(ListPart, FlowQuestion),
+}
 
 /// A key that is looked for.
 struct Wanted {
-    key: ListKey,
+    sought: Sought,
     /// The addresses in it, each with its side. If a block does not have one of them, the key has no row there, and no
     /// more than a source or destination without a row has.
     addresses: Vec<(Side, IpAddr)>,
     found: FoundKey,
 }
 
-/// The keys of a question: an address as source and as destination, or the fields of a row.
+/// The keys of a question: an address or a network as source and as destination, a port, a service, the fields of a
+/// row, or conditions on such fields.
 fn wanted(keys: &[String], shown: Addresses) -> Result<Vec<Wanted>, String> {
     if !(1..=KEYS_MAX).contains(&keys.len()) {
         return Err(format!("{} keys: ask for 1 to {KEYS_MAX}", keys.len()));
     }
     let mut all = Vec::new();
     for key in keys {
-        match key.parse::<IpAddr>() {
-            Ok(address) => {
-                all.push(Wanted::new(&format!("src_ip={address}"), shown)?);
-                all.push(Wanted::new(&format!("dst_ip={address}"), shown)?);
-            }
-            Err(_) if key.contains('=') => all.push(Wanted::new(key, shown)?),
-            Err(_) => {
-                return Err(format!(
-                    "{key}: the past has the keys of lists: an address, or the fields of a row, such as \
-                     src_ip=192.0.2.7,dst_ip=192.0.2.8 or proto=tcp,port=443"
-                ));
-            }
+        if key.parse::<IpAddr>().is_ok() || key.parse::<Prefix>().is_ok() {
+            all.push(Wanted::new(&format!("src_ip={key}"), shown)?);
+            all.push(Wanted::new(&format!("dst_ip={key}"), shown)?);
+            continue;
         }
+        let service = key.split_once('/').filter(|_| !key.contains(['=', ',']));
+        let service = service.map(|(proto, port)| format!("proto={proto},port={port}"));
+        all.push(Wanted::new(service.as_ref().unwrap_or(key), shown)?);
     }
     Ok(all)
 }
 
 impl Wanted {
+    /// A row of a list, if the key is one; else a part.
     fn new(key: &str, shown: Addresses) -> Result<Self, String> {
+        let found = FoundKey::new(key);
+        let Ok(row) = ListKey::parse(key, None) else {
+            let question = FlowQuestion::parse(key, &[])?;
+            let part = ListPart::of(&question).ok_or_else(|| {
+                format!(
+                    "{key}: the lists of the past have addresses, ports and protocols: {SAMPLES} has the others, by `weir \
+                     ask` with a time"
+                )
+            })?;
+            let sought = Sought::Part(part.if_shown(shown)?, question);
+            return Ok(Self { sought, addresses: Vec::new(), found });
+        };
         let address = |(name, value): (&str, &str)| {
             let side = match name {
                 "src_ip" => Side::Source,
@@ -63,7 +86,7 @@ impl Wanted {
             Some((side, value.parse().ok()?))
         };
         let addresses = key.split(',').filter_map(|part| part.split_once('=')).filter_map(address).collect();
-        Ok(Self { key: ListKey::parse(key, None)?.if_shown(shown)?, addresses, found: FoundKey::new(key) })
+        Ok(Self { sought: Sought::Key(row.if_shown(shown)?), addresses, found })
     }
 
     /// The side of an address that a block does not have.
@@ -73,11 +96,51 @@ impl Wanted {
     }
 
     fn add(&mut self, Kept { past, union, .. }: &Kept) {
-        if let KeyAnswer::Asked(sums, _) = union.of_key(&self.key) {
+        let sums = match &self.sought {
+            Sought::Key(key) => union.of_key(key),
+            Sought::Part(part, _) => KeyAnswer::Asked(union.of_part(part), None),
+        };
+        if let KeyAnswer::Asked(sums, _) = sums {
             self.found.confidence = f64::max(self.found.confidence - (1.0 - sums.confidence), 0.0);
             self.found.add(&KeyWindow::new(past, union.window.seconds, &sums));
         }
     }
+
+    /// Takes the bounds of sampled flow records where these are closer. The windows of this time are from `from` to
+    /// `to`, without a gap; `windows_found` is their number.
+    fn ask_samples(&mut self, windows: &Windows, time: &Time, (from, to): (Timestamp, Timestamp), windows_found: u64) {
+        let Sought::Part(_, question) = &self.sought else { return };
+        let outer = Time { from: Some(from), to: Some(to) };
+        let Some(most) = sampled(windows, question, &outer) else { return };
+        if most.from > from || most.to < to || most.windows < windows_found {
+            return;
+        }
+        // Samples are of whole minutes, so the lower bounds are those of the minutes within this time.
+        let (start, end) = (from.max(time.from.unwrap_or(from)), to.min(time.to.unwrap_or(to)));
+        let within = Time { from: Some(minute(start, true)), to: Some(minute(end, false)) };
+        let least = if within.from < within.to { sampled(windows, question, &within) } else { None };
+        let least = least.filter(|least| start <= least.from && least.to <= end);
+        let least_of = |of: fn(&AskedFlows) -> Estimate| least.as_ref().map(of);
+        let of_packets = (least_of(|of| of.packets), most.packets);
+        let of_bytes = (least_of(|of| of.bytes), most.bytes);
+        let taken = [of_packets, of_bytes].map(|(least, most)| (least.map_or(0, |of| of.lower), most));
+        let confidences = [Some(&most), least.as_ref()].into_iter().flatten().map(|of| 1.0 - of.confidence);
+        self.found.narrow(taken, 1.0 - confidences.sum::<f64>());
+    }
+}
+
+/// What the samples of a time have of a question; `None` if some of the time has no sample.
+fn sampled(windows: &Windows, question: &FlowQuestion, time: &Time) -> Option<AskedFlows> {
+    let asked = of_samples(windows, time, question, String::new()).ok()??;
+    asked.missing.is_empty().then_some(asked)
+}
+
+/// The start of the minute of a time, or of the next one.
+fn minute(time: Timestamp, is_next: bool) -> Timestamp {
+    const MINUTE: i64 = 60_000;
+    let ms = time.as_millisecond();
+    let minute = if is_next { (ms + MINUTE - 1).div_euclid(MINUTE) } else { ms.div_euclid(MINUTE) };
+    Timestamp::from_millisecond(minute * MINUTE).unwrap_or(time)
 }
 
 /// The side of an address.
@@ -93,6 +156,8 @@ struct Search<'w> {
     wanted: Vec<Wanted>,
     blocks: Blocks,
     windows: u64,
+    /// The sum of their lengths.
+    seconds: f64,
     known: Vec<Gap>,
 }
 
@@ -100,16 +165,19 @@ struct Search<'w> {
 ///
 /// # Errors
 ///
-/// A key is none of a list.
+/// A key is none of a list, and the lists do not know its fields.
 pub fn find(windows: &Windows, time: &Time, keys: &[String]) -> Result<Option<Found>, String> {
     let wanted = wanted(keys, windows.shown())?;
-    let mut search = Search { time, wanted, blocks: Blocks::default(), windows: 0, known: Vec::new() };
+    let mut search = Search { time, wanted, blocks: Blocks::default(), windows: 0, seconds: 0.0, known: Vec::new() };
     for (ring, numbers) in windows.kinds(&cuts(windows, time, &search.wanted)) {
         search.look(windows, ring, &numbers);
     }
-    let Search { wanted, blocks, windows: count, known, .. } = search;
+    let Search { mut wanted, blocks, windows: count, seconds, known, .. } = search;
     let times = (known.iter().map(|of| of.start).min(), known.iter().map(|of| of.end).max());
     let (Some(from), Some(to)) = times else { return Ok(None) };
+    if gaps(known.clone(), Some(from), to).is_empty() && !is_repeated(seconds, from, to) {
+        wanted.iter_mut().for_each(|wanted| wanted.ask_samples(windows, time, (from, to), count));
+    }
     let end = windows.newest().into_iter().chain(time.to).min().unwrap_or(Timestamp::MAX);
     Ok(Some(Found {
         schema: FOUND_SCHEMA.to_owned(),
@@ -183,6 +251,7 @@ impl Search<'_> {
     fn add(&mut self, all: &[Kept]) {
         for kept in all {
             self.windows += kept.past.windows;
+            self.seconds += length_of(&kept.past);
             self.known.extend(known_times(&kept.past, &kept.union));
             self.wanted.iter_mut().for_each(|wanted| wanted.add(kept));
         }

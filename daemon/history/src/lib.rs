@@ -12,7 +12,7 @@
 //! questions that no view asked, which `asked_flows` answers. `archive` has the blocks on disk, each with a
 //! `filter` of its addresses, and `disk` the rest. [`usage`] has what interfaces carried in thirteen months, and a
 //! thread of its own. `answer`, `of_key` and `find` compose the answers for clients, `query` chooses one, `recorder`
-//! is the thread, and `stored` reads a folder without a running weir.
+//! is the thread, `stored` reads a folder without a running weir, and `several` adds up those of several routers.
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,7 @@ mod recorder;
 mod ring;
 mod samples;
 mod seconds;
+mod several;
 mod stored;
 #[cfg(test)]
 mod testing;
@@ -47,10 +48,11 @@ use weir_system::memory::Part;
 
 pub use archive::Limits;
 pub use of_key::OfKey;
-pub use query::{Answer, Query};
+pub use query::{Answer, Compared, Query};
 pub use reach::Reach;
 pub use recorder::{Asker, Changeable, History, Settings};
 pub use seconds::{Carried, Counts, TRACKS_MAX};
+pub use several::{OneOfSeveral, Several};
 pub use stored::{Stored, observer_of};
 pub use time::Time;
 

@@ -4,11 +4,11 @@ use std::sync::Mutex;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use weir_schema::NO_WINDOW;
+use weir_schema::{Changes, NO_WINDOW, listing::summable_list};
 
 use crate::{
     answer::{self, POINTS, POINTS_MAX},
-    asked_flows::asked_flows,
+    asked_flows::{asked_flows, why_none},
     find,
     of_key::{self, OfKey},
     seconds::{Seconds, lock},
@@ -31,8 +31,42 @@ pub enum Query {
     OfKey(OfKey, Time, Option<usize>),
     /// What the windows of this time have of these keys.
     Find(Vec<String>, Time),
+    /// What has changed in a list since an earlier time.
+    Changes(Compared),
     /// What the flow records of this time have of a question, and the fields of its rows.
     Flows(String, Vec<String>, Time),
+}
+
+/// Two times of a list that are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compared {
+    /// The name of the list.
+    pub list: String,
+    /// `bytes` or `packets`.
+    pub by: String,
+    /// The start and the end of the later time.
+    pub now: (Timestamp, Timestamp),
+    /// The start of the earlier time, which is as long.
+    pub before: Timestamp,
+}
+
+impl Compared {
+    fn answer(&self, windows: &Windows) -> Answer {
+        let Self { list, by, now: (from, to), before } = self;
+        let by_packets = match by.as_str() {
+            "bytes" => false,
+            "packets" => true,
+            _ => return Err(format!("by: {by:?} is no order: take bytes or packets")),
+        };
+        let (list, now) = (summable_list(list)?, Time { from: Some(*from), to: Some(*to) });
+        check(&now)?;
+        let end = before.checked_add(to.duration_since(*from)).map_err(|error| error.to_string())?;
+        let earlier = Time { from: Some(*before), to: Some(end) };
+        let union = |time: &Time| windows.span(time).ok_or_else(|| nothing(windows));
+        let of_earlier =
+            union(&earlier).map_err(|why| format!("{before:.0} to {end:.0}, with which it is compared: {why}"))?;
+        json(&Changes::of(&of_earlier, &union(&now)?, list, by_packets)?)
+    }
 }
 
 /// The answer as JSON, or why there is none.
@@ -70,9 +104,11 @@ impl Query {
                 check(time)?;
                 json(&find::find(windows, time, keys)?.ok_or_else(|| nothing(windows))?)
             }
+            Self::Changes(compared) => compared.answer(windows),
             Self::Flows(question, by, time) => {
                 check(time)?;
-                json(&asked_flows(windows, time, question, by)?.ok_or_else(|| no_sample(windows))?)
+                let answer = asked_flows(windows, time, question, by)?;
+                json(&answer.ok_or_else(|| why_none(windows, time, question, by))?)
             }
         }
     }
@@ -92,20 +128,6 @@ fn nothing(windows: &Windows) -> String {
         Some((from, to)) => {
             format!("there is no data for this time: the history has windows from {from:.0} to {to:.0}")
         }
-    }
-}
-
-fn no_sample(windows: &Windows) -> String {
-    match windows.samples().oldest().zip(windows.samples().newest()) {
-        None => {
-            "the history has no sample of flow records: set `history: {sample: 1000}`, and ask about a later time; \
-                 the first one comes with the first report"
-                .to_owned()
-        }
-        Some((from, to)) => format!(
-            "no sample of flow records of this time can be used: the history has samples from {from:.0} to {to:.0}, some \
-             of them perhaps with masked addresses"
-        ),
     }
 }
 

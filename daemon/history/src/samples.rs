@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use jiff::Timestamp;
 use weir_config::Addresses;
-use weir_schema::{FlowSample, PastWindow, flow_sample::SampledRecord};
+use weir_schema::{FlowSample, Gap, PastWindow, flow_sample::SampledRecord};
 
 use crate::{
     archive::{Archive, Limits},
@@ -46,6 +46,15 @@ pub struct Samples {
     hour: Option<Pending>,
     /// How many records a sample has at most.
     size: usize,
+}
+
+/// The times of samples that cannot be used.
+#[derive(Debug, Default)]
+pub struct Unusable {
+    /// Their blocks are damaged.
+    pub damaged: Vec<Gap>,
+    /// Their addresses are masked more than the question allows, or may not be shown.
+    pub masked: Vec<Gap>,
 }
 
 /// Samples that are being united.
@@ -215,6 +224,26 @@ impl Samples {
         {
             each(past, sample.clone());
         }
+    }
+
+    /// The times of samples that touch this time and cannot be used. `may_be_used` is as in [`Samples::each`].
+    pub fn unusable(&self, time: &Time, may_be_used: impl Fn(Addresses) -> bool) -> Unusable {
+        let mut all = Unusable::default();
+        for ring in [&self.minutes, &self.hours] {
+            for entry in ring.archived(&(0..u64::MAX), time) {
+                let of = Gap { start: entry.1.start, end: entry.1.end };
+                if ring.archive().and_then(|archive| archive.read(&entry)).is_none() {
+                    all.damaged.push(of);
+                } else if !may_be_used(entry.1.addresses()) {
+                    all.masked.push(of);
+                }
+            }
+            let masked = ring.in_memory(0..u64::MAX, time).filter(|block| !may_be_used(block.addresses));
+            all.masked.extend(masked.map(|block| Gap { start: block.start, end: block.end }));
+        }
+        let of_minute = self.minute.iter().filter(|of| time.is_touched(&of.past) && !may_be_used(of.addresses));
+        all.masked.extend(of_minute.map(|of| Gap { start: of.past.start, end: of.past.end }));
+        all
     }
 
     /// The numbers of the windows that are taken as hours: where minutes would be too many, or are there no more.

@@ -37,6 +37,11 @@ impl Stored {
         Some(Self { windows, seconds: Mutex::default() })
     }
 
+    /// Its windows.
+    pub const fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
     /// The answer to a query.
     ///
     /// # Errors

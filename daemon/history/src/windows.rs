@@ -329,6 +329,12 @@ impl Windows {
     /// The distinct counts of all windows that touch this time, by the sketches of unions. Windows that are in no union
     /// with sketches have their own counts. `None` without sketches.
     fn distinct(&self, cuts: &Cuts, time: &Time) -> Option<Unique> {
+        let (of_time, others) = self.sketched(cuts, time)?;
+        Some(others.into_iter().fold(of_time.counts()?, Unique::or))
+    }
+
+    /// The sketches of all windows that touch this time, and the counts of windows without. `None` without sketches.
+    pub fn sketched(&self, cuts: &Cuts, time: &Time) -> Option<(DistinctsOfTime, Vec<Unique>)> {
         let mut of_time = DistinctsOfTime::default();
         let mut counted: Vec<Range<u64>> = Vec::new();
         let mut count = |number: u64, own: (Timestamp, Timestamp), distinct: &Distincts| {
@@ -358,7 +364,8 @@ impl Windows {
         {
             count(open.first(), (start, end), distinct);
         }
-        let mut counts = of_time.counts()?;
+        of_time.counts()?;
+        let mut others = Vec::new();
         let is_counted = |number: u64, windows: u64| {
             counted.iter().any(|numbers| numbers.start <= number && number + windows <= numbers.end)
         };
@@ -369,11 +376,11 @@ impl Windows {
             if block.numbered().any(|(number, past)| is_left(number, &past)) {
                 for mut kept in block.kept(is_left) {
                     confidence::raise(&mut kept.union, WINDOWS_OF_A_DAY);
-                    counts = counts.or(kept.union.unique);
+                    others.push(kept.union.unique);
                 }
             }
         }
-        Some(counts)
+        Some((of_time, others))
     }
 
     /// Calls `each` with all windows that touch this time, the oldest first. Where there are very many, they are
@@ -634,6 +641,17 @@ pub fn known_times(past: &PastWindow, union: &Union) -> Vec<Gap> {
     }
     known.push(Gap { start, end: past.end });
     known
+}
+
+/// How long a window is, or several together, in seconds.
+pub fn length_of(past: &PastWindow) -> f64 {
+    past.seconds.unwrap_or_else(|| past.end.duration_since(past.start).as_secs_f64())
+}
+
+/// Returns true if windows of this length together are longer than the time from the first start to the last end: the
+/// clock was set back, so their times do not tell which windows these are.
+pub fn is_repeated(seconds: f64, from: Timestamp, to: Timestamp) -> bool {
+    seconds > to.duration_since(from).as_secs_f64() + GAP_MIN_MS as f64 / 1e3
 }
 
 /// The times between `from` and `to` that have no window.

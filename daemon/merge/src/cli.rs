@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
+use jiff::{SignedDuration, Timestamp};
+use weir_config::TypedTime;
 
 use crate::merger;
 
@@ -13,7 +15,7 @@ use crate::merger;
 #[command(name = "weir-merge", version, max_term_width = 100)]
 pub struct Cli {
     /// Files of reports, one a line, also compressed by gzip or zstd; databases of weir-collect; `-` is standard input
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "history", value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// An answer for each window of this length, such as 1h. The first window of a day begins at midnight UTC, so the
     /// length must divide a day [default: one for all reports; with --live 1m, or as long as the longest reports]
@@ -22,7 +24,7 @@ pub struct Cli {
     /// An answer for each site or each router
     #[arg(long, value_enum)]
     pub by: Option<By>,
-    /// Rows of each list [default: 20; with --live 100]
+    /// Rows of each list [default: 20; with --live or --history 100]
     #[arg(short, long, value_name = "ROWS")]
     pub top: Option<usize>,
     /// Print JSON instead of tables
@@ -31,6 +33,59 @@ pub struct Cli {
     /// Follow the files, and show the newest window on a live screen: `weir top --merge` runs this
     #[arg(long, conflicts_with_all = ["by", "json"])]
     pub live: bool,
+    /// Print a list of a time out of the histories in these folders instead, each the `history` folder of a router, or
+    /// a copy of it
+    #[arg(long, value_name = "FOLDER", num_args = 1.., conflicts_with_all = ["files", "window", "by", "live"])]
+    pub history: Vec<PathBuf>,
+    /// Which list and which time of the histories.
+    #[command(flatten)]
+    pub of_history: HistoryArgs,
+}
+
+/// The options of `--history`.
+#[derive(Args, Debug)]
+#[group(conflicts_with = "files", multiple = true)]
+pub struct HistoryArgs {
+    /// Of histories: the list [default: sources]
+    #[arg(long, value_name = "LIST", value_parser = ["flows", "sources", "destinations", "pairs", "services"])]
+    pub list: Option<String>,
+    /// Of histories: order the list by packets, not bytes
+    #[arg(long)]
+    pub packets: bool,
+    /// Of histories: all windows of the past LENGTH, such as `20m`, `3h` or `7d`
+    #[arg(long, value_name = "LENGTH", value_parser = length, conflicts_with = "from")]
+    pub since: Option<Duration>,
+    /// Of histories: all windows from this time on: `14:30` (today) or `2026-11-26 14:30`, both in UTC, or RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = TypedTime::parse)]
+    pub from: Option<TypedTime>,
+    /// Of histories: all windows until this time, in the same formats; without a date it is of the day of the start
+    #[arg(long, value_name = "TIME", value_parser = TypedTime::parse)]
+    pub to: Option<TypedTime>,
+    /// Of histories: the window that has this time, in the same formats
+    #[arg(long, value_name = "TIME", value_parser = TypedTime::parse, conflicts_with_all = ["since", "from", "to"])]
+    pub at: Option<TypedTime>,
+    /// Of histories: print comma-separated values, with a header
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+}
+
+impl HistoryArgs {
+    /// The start and the end of the time; `None` where it is open.
+    pub fn times(&self, now: Timestamp) -> [Option<Timestamp>; 2] {
+        let Self { since, from, to, at, .. } = self;
+        if let Some(at) = at.map(|at| at.today(now)) {
+            return [Some(at), at.checked_add(SignedDuration::from_nanos(1)).ok()];
+        }
+        let ago = |ago: &Duration| now.checked_sub(SignedDuration::try_from(*ago).ok()?).ok();
+        let start = since.as_ref().map_or_else(|| from.map(|from| from.today(now)), ago);
+        [start, to.map(|to| start.map_or_else(|| to.today(now), |start| to.after(start)))]
+    }
+}
+
+/// A length of time until now.
+fn length(text: &str) -> Result<Duration, String> {
+    let length = weir_config::parse_duration(text).filter(|length| !length.is_zero());
+    length.ok_or_else(|| "expected a length such as 20m, 3h or 7d".to_owned())
 }
 
 /// What has an answer of its own.
@@ -108,6 +163,36 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn histories_have_options_of_their_own() {
+        let parse = |arguments: &[&str]| Cli::try_parse_from([&["weir-merge"], arguments].concat());
+        let now: Timestamp = "2026-11-28T09:00:00Z".parse().unwrap();
+        let times = |arguments: &[&str]| {
+            let cli = parse(&[&["--history", "a", "b"], arguments].concat()).unwrap();
+            assert_eq!(cli.history.len(), 2);
+            cli.of_history.times(now).map(|time| time.map(|time| time.to_string()))
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(times(&["--since", "1h"]), [some("2026-11-28T08:00:00Z"), None]);
+        assert_eq!(
+            times(&["--from", "2026-11-24 23:00", "--to", "01:00", "--list", "pairs"]),
+            [some("2026-11-24T23:00:00Z"), some("2026-11-25T01:00:00Z")]
+        );
+        assert_eq!(times(&["--at", "08:30"]), [some("2026-11-28T08:30:00Z"), some("2026-11-28T08:30:00.000000001Z")]);
+        for wrong in [
+            &["file", "--since", "1h"][..],
+            &["file", "--csv"],
+            &["--history", "a", "--window", "1h"],
+            &["--history", "a", "--at", "08:30", "--to", "09:00"],
+            &["--history", "a", "--list", "views"],
+            &["--history", "a", "--since", "0s"],
+            &[],
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(parse(&["--history", "a", "--json"]).is_ok() && parse(&["file"]).is_ok());
+    }
 
     #[test]
     fn times_have_units() {

@@ -14,6 +14,9 @@
 //! -> lists -> live (a source of weir-top's screen)
 //! ```
 //!
+//! `weir merge --history` reads folders instead: `history` prints what the histories of several routers have of a time,
+//! which [`weir_history::Several`] adds up.
+//!
 //! Nothing is joined that does not belong together: other keys, other sizes and other geometries are named, and what
 //! they say is given apart.
 
@@ -25,6 +28,7 @@ mod board;
 pub mod cli;
 mod follow;
 mod group;
+mod history;
 mod input;
 mod line;
 mod lists;
@@ -37,6 +41,7 @@ mod tables;
 
 pub use self::{
     answer::{Answer, What},
+    history::write_history,
     input::{InputError, Inputs},
     live::Live,
     merger::{By, Merger, Settings, TooMany},

@@ -6,18 +6,27 @@ use std::{
     process::ExitCode,
 };
 
-use weir_merge::{By, Live, MergeError, SampleError, Settings, What, cli::Cli, write_tables};
-use weir_schema::Style;
+use weir_history::{Several, Time};
+use weir_merge::{
+    By, Live, MergeError, SampleError, Settings, What,
+    cli::{Cli, HistoryArgs},
+    write_history, write_tables,
+};
+use weir_schema::{
+    Style,
+    listing::{ListForm, summable_list},
+};
 use weir_system::{
+    clock,
     exit::Exit,
-    log::say,
+    log::{self, Format, say},
     screen::{self, Screen, command_line},
     signals::{self, Signals},
 };
 
 /// Rows of each list.
 const TOP: usize = 20;
-/// The number of rows on the live screen, which scrolls.
+/// The number of rows on the live screen, which scrolls, and of lists out of histories, as `weir history top` prints.
 const TOP_LIVE: usize = 100;
 
 fn main() -> ExitCode {
@@ -48,10 +57,50 @@ fn show(Cli { files, window, top, .. }: &Cli) -> Exit {
     shown().map_or_else(|error| failed(&error, Exit::Impossible), |()| Exit::Done)
 }
 
+/// Prints a list of a time out of histories.
+fn print_history(Cli { history, of_history, top, json, .. }: &Cli) -> Exit {
+    let failed = |why: &dyn Display, exit| {
+        say(format_args!("weir-merge: {why}"));
+        exit
+    };
+    // The log names damaged blocks.
+    let _log = match Format::chosen(None) {
+        Ok(format) => log::begin(format),
+        Err(why) => return failed(&why, Exit::Usage),
+    };
+    let HistoryArgs { list, packets, csv, .. } = of_history;
+    let list = match summable_list(list.as_deref().unwrap_or("sources")) {
+        Ok(list) => list,
+        Err(why) => return failed(&why, Exit::Usage),
+    };
+    let [from, to] = of_history.times(clock::now().wall);
+    let several = match Several::read(history, &Time { from, to }) {
+        Ok(several) => several,
+        Err(why) => return failed(&why, Exit::Usage),
+    };
+    let form = match (json, csv) {
+        (true, _) => ListForm::Json,
+        (_, true) => ListForm::Csv,
+        _ => ListForm::Text,
+    };
+    let screen_form = if *json { screen::Form::Json } else { screen::Form::Text };
+    let mut out = BufWriter::new(Screen::stdout(screen_form));
+    let asked = (list, *packets, top.unwrap_or(TOP_LIVE));
+    match write_history(&several, asked, form, &mut out).and_then(|()| out.flush()) {
+        Ok(()) => Exit::Done,
+        // The reader of the output, such as `head`, wants no more.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+        Err(error) => failed(&format_args!("cannot write the answer: {error}"), Exit::Broken),
+    }
+}
+
 fn run(cli: &Cli) -> Exit {
-    let Cli { files, window, by, top, json, live } = cli;
+    let Cli { files, window, by, top, json, live, history, of_history: _ } = cli;
     if *live {
         return show(cli);
+    }
+    if !history.is_empty() {
+        return print_history(cli);
     }
     let settings = Settings { window: *window, by: by.map_or(By::All, By::from), top: top.unwrap_or(TOP) };
     let answer = match weir_merge::merge(files, settings, io::stderr().is_terminal()) {

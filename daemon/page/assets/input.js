@@ -1,9 +1,11 @@
 // Handles the input of the reader: keys, clicks, and changes of the address.
 
 import { drawChosen } from "./draw/all.js";
+import { closeEarlier } from "./draw/compare.js";
 import { byId, find, targetOf } from "./draw/dom.js";
 import { drawLists } from "./draw/lists.js";
 import { closeTimes } from "./draw/times.js";
+import { loadComparison } from "./fetch/compare.js";
 import { loadOpen } from "./fetch/open.js";
 import { loadSpan } from "./fetch/span.js";
 import { chosen, go, OF_REPORTS, replace, TO_NOW } from "./state/address.js";
@@ -17,7 +19,7 @@ export function listen() {
   document.addEventListener("keydown", press);
   addEventListener("hashchange", () => {
     closeTimes(false);
-    loadSpan();
+    loadSpan().then(loadComparison);
     loadOpen();
     drawChosen();
   });
@@ -31,6 +33,7 @@ export function listen() {
   // A click elsewhere closes the choice of a time.
   document.addEventListener("pointerdown", (event) => {
     if (!targetOf(event).closest("#spans details")) closeTimes(false);
+    if (!targetOf(event).closest("#compare details")) closeEarlier(false);
   });
   find(document, "[data-skip]")?.addEventListener("click", (event) => {
     event.preventDefault();

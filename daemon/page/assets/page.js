@@ -5,10 +5,11 @@
 //   report/   what a report means: its lists, its keys, how far it can be trusted
 //   draw/     a file for each part of the screen, which draws the state
 
-import { drawAll, drawOpen, drawPast, drawSecond, drawTime } from "./draw/all.js";
+import { drawAll, drawCompared, drawOpen, drawPast, drawSecond, drawTime } from "./draw/all.js";
 import { byId, find } from "./draw/dom.js";
 import { drawUsage } from "./draw/usage.js";
 import { followCollector } from "./fetch/collector.js";
+import { loadComparison } from "./fetch/compare.js";
 import { loadServices } from "./fetch/services.js";
 import { loadSpan } from "./fetch/span.js";
 import { followStream } from "./fetch/stream.js";
@@ -18,6 +19,7 @@ import { OF_REPORTS } from "./state/address.js";
 import { onChange } from "./state/changes.js";
 
 onChange("all", drawAll);
+onChange("compared", drawCompared);
 onChange("open", drawOpen);
 onChange("past", drawPast);
 onChange("second", drawSecond);
@@ -35,5 +37,5 @@ if (OF_REPORTS) {
   followUsage();
 }
 loadServices();
-loadSpan();
+loadSpan().then(loadComparison);
 drawAll();

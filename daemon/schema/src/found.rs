@@ -59,7 +59,8 @@ pub struct FoundKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
     /// Its packets. The value is the sum of the windows that list the key, and the bounds are those of all windows.
-    /// Absent if none lists it.
+    /// Absent if none lists it. A network, a port and other parts of the traffic have the sum of all rows that belong
+    /// to them, and where sampled flow records know more, the value and the bounds of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<Estimate>,
     /// Its bytes on the wire.
@@ -98,6 +99,22 @@ impl FoundKey {
             self.first = self.first.into_iter().chain([start]).min();
             self.last = self.last.into_iter().chain([end]).max();
         }
+    }
+
+    /// Takes closer bounds of packets and bytes, and the most likely numbers, which hold with this probability: a lower
+    /// bound, and an estimate whose upper bound holds. If both exclude each other, one of them has failed, and the
+    /// former ones stay.
+    pub fn narrow(&mut self, [packets, bytes]: [(u64, Estimate); 2], confidence: f64) {
+        let known = [(self.packets, self.at_most.packets), (self.bytes, self.at_most.bytes)];
+        let closer = known.into_iter().zip([packets, bytes]).map(|((known, at_most), (least, of))| {
+            let lower = known.map_or(0, |known| known.lower).max(least);
+            let upper = at_most.min(of.upper);
+            (lower <= upper).then(|| Estimate { value: of.value.clamp(lower, upper), lower, upper, sampled: None })
+        });
+        let [Some(packets), Some(bytes)] = closer.collect::<Vec<_>>()[..] else { return };
+        (self.packets, self.bytes) = (Some(packets), Some(bytes));
+        self.at_most = Tally { packets: packets.upper, bytes: bytes.upper };
+        self.confidence = f64::max(self.confidence - (1.0 - confidence), 0.0);
     }
 
     /// Adds windows that do not list it, in which it had at most this.

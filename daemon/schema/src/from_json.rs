@@ -4,7 +4,8 @@
 //! so each type reads itself, and only from bytes.
 
 use crate::{
-    AskedFlows, Found, History, KeyHistory, Live, LiveAnswers, PastWindow, Report, Row, Second, Tombstone, Union, Usage,
+    AskedFlows, Changes, Found, History, KeyHistory, Live, LiveAnswers, PastWindow, Report, Row, Second, Tombstone,
+    Union, Usage,
 };
 
 /// A type that is read from JSON.
@@ -31,6 +32,7 @@ macro_rules! from_json {
 
 from_json!(
     AskedFlows,
+    Changes,
     Found,
     History,
     KeyHistory,

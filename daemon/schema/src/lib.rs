@@ -30,6 +30,7 @@ pub mod ids;
 mod instant;
 mod length;
 pub mod limits;
+pub mod listing;
 pub mod lists;
 mod live;
 mod masking;
@@ -84,7 +85,7 @@ pub use top::{
     Beyond, HostNumbers, Top, TopDestination, TopFlow, TopHost, TopPair, TopPrefix, TopService, TopSource, TopUnlisted,
 };
 pub use trust::{Account, Fact, NOT_MEASURED, Part, Verdict, is_measured, trust};
-pub use union::{Gap, KeyAnswer, KeySums, ListKey, PastAlert, REPORTS_KEPT, UNION_SCHEMA, Union};
+pub use union::{Gap, KeyAnswer, KeySums, ListKey, ListPart, PastAlert, REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use usage::{Amount, BusiestSecond, InterfaceUsage, USAGE_SCHEMA, Usage, UsageRow};
 pub use weir_config::names::protocol::protocol_name;
 

@@ -5,15 +5,16 @@
 //! wide for keys that few windows list. A bound of the union holds if the bounds of all windows hold. The probabilities
 //! of failure are added up (Boole's inequality).
 //!
-//! `list` joins the rows of lists, `views` those of views that asked the same in all windows, `hosts` what rows
-//! of hosts have besides, `interfaces` the ledgers of interfaces, `alerts` the evidence of alerts, and `proven` counts what rows prove to be distinct. `of_key` looks
-//! up one key.
+//! `list` joins the rows of lists, `hosts` what rows of hosts have besides, `views` those of views that asked the same in
+//! all windows, `interfaces` the ledgers of interfaces, `alerts` the evidence of alerts, and `proven` counts what rows
+//! prove to be distinct. `of_key` looks up one key, and `of_part` a network, a port or another part of the traffic.
 
 mod alerts;
 mod hosts;
 mod interfaces;
 mod list;
 mod of_key;
+mod of_part;
 mod proven;
 mod views;
 
@@ -23,6 +24,7 @@ use weir_config::Addresses;
 
 pub use self::alerts::PastAlert;
 pub use self::of_key::{KeyAnswer, KeySums, ListKey};
+pub use self::of_part::ListPart;
 use self::{
     interfaces::{interface, interfaces, of_window},
     list::{Entry, Listed, Order, cut, together, unlisted},

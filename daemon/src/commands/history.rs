@@ -7,11 +7,13 @@ use jiff::Timestamp;
 use weir::{
     cli::{Earlier, HistoryChangesArgs, HistoryCommand, HistoryFindArgs, HistoryPlaceArgs, HistoryTopArgs, SpanArgs},
     control::{client, past, protocol::Command},
-    show::{self, past::ListForm},
+    show,
 };
-use weir_config::view::Standard;
 use weir_history::Stored;
-use weir_schema::{Changes, Found, FromJson, Union};
+use weir_schema::{
+    Changes, Found, FromJson, Union,
+    listing::{ListForm, summable_list},
+};
 use weir_system::{
     clock,
     exit::Exit,
@@ -37,7 +39,7 @@ pub(super) fn log_of_damage() -> Result<log::Ended, Failure> {
 fn top(HistoryTopArgs { list, by, time, place, json, csv }: &HistoryTopArgs) -> Result<Exit, Failure> {
     let (from, to) = span(time);
     let union: Union = read(&ask(place, Command::Span { from, to, last: None, first: None })?)?;
-    show::past::list(&union, standard(list)?, by == "packets", form(*json, *csv))?;
+    show::past::list(&union, summable_list(list).map_err(usage)?, by == "packets", form(*json, *csv))?;
     Ok(Exit::Done)
 }
 
@@ -45,25 +47,23 @@ fn changes(args: &HistoryChangesArgs) -> Result<Exit, Failure> {
     let HistoryChangesArgs { list, by, time, against, place, json, csv } = args;
     let now = clock::now().wall;
     let [Some(from), to] = times(time, now) else {
-        return Err(usage("name a time: --since 1h, or --from and --to".to_owned()));
+        return Err(usage("name a time: --since 1h, --from and --to, or --at".to_owned()));
     };
-    let to = to.unwrap_or(now);
+    let mut asked = (from, to.unwrap_or(now));
+    if time.at.is_some() {
+        let (from, to) = (Some(asked.0.to_string()), Some(asked.1.to_string()));
+        let union: Union = read(&ask(place, Command::Span { from, to, last: None, first: None })?)?;
+        asked = (union.window.start, union.window.end);
+    }
+    let (from, to) = asked;
     if to <= from {
         return Err(usage(format!("this time ends ({to}) before it begins ({from})")));
     }
     let start = Earlier::start(*against, from, to);
     let start = start.ok_or_else(|| usage("--against is before all times".to_owned()))?;
-    let end = start.checked_add(to.duration_since(from)).map_err(Failure::usage)?;
-    let union = |from: Timestamp, to: Timestamp| {
-        let (from, to) = (Some(from.to_string()), Some(to.to_string()));
-        read::<Union>(&ask(place, Command::Span { from, to, last: None, first: None })?)
-    };
-    let before = union(start, end).map_err(|Failure { exit, error }| {
-        let error = error.context(format!("{start:.0} to {end:.0}, with which it is compared"));
-        Failure { exit, error }
-    })?;
-    let changes = Changes::of(&before, &union(from, to)?, standard(list)?, by == "packets").map_err(usage)?;
-    show::past::changes(&changes, form(*json, *csv))?;
+    let (from, to, against) = (from.to_string(), to.to_string(), Some(start.to_string()));
+    let command = Command::Changes { list: list.clone(), by: Some(by.clone()), from, to, against };
+    show::past::changes(&read::<Changes>(&ask(place, command)?)?, form(*json, *csv))?;
     Ok(Exit::Done)
 }
 
@@ -73,11 +73,6 @@ pub(super) const fn form(json: bool, csv: bool) -> ListForm {
         (_, true) => ListForm::Csv,
         _ => ListForm::Text,
     }
-}
-
-fn standard(list: &str) -> Result<Standard, Failure> {
-    let standard = show::past::lists().find(|(name, _)| *name == list).map(|(_, standard)| standard);
-    standard.ok_or_else(|| usage(format!("there is no list {list}")))
 }
 
 fn find(HistoryFindArgs { keys, time, place, json }: &HistoryFindArgs) -> Result<Exit, Failure> {
@@ -105,8 +100,8 @@ pub(super) fn span(time: &SpanArgs) -> (Option<String>, Option<String>) {
     (from, to)
 }
 
-fn times(SpanArgs { since, from, to }: &SpanArgs, now: Timestamp) -> [Option<Timestamp>; 2] {
-    show::report::times((*since, *from, *to), now)
+fn times(SpanArgs { since, from, to, at }: &SpanArgs, now: Timestamp) -> [Option<Timestamp>; 2] {
+    at.map_or_else(|| show::report::times((*since, *from, *to), now), show::report::around)
 }
 
 /// Asks a folder, or the running weir.

@@ -11,12 +11,11 @@ use weir::{
     reload::Reloaded,
     show::{
         self,
-        past::ListForm,
         resolve::{self, Resolved},
     },
 };
 use weir_config::{self as config, Config};
-use weir_schema::{AskedFlows, ListKey, LiveAnswers, Usage, write_answers};
+use weir_schema::{AskedFlows, ListKey, LiveAnswers, Usage, listing::ListForm, write_answers};
 use weir_system::{
     clock,
     exit::Exit,
@@ -78,7 +77,8 @@ pub(super) fn ask(AskArgs { keys, live, time, by, place, json, csv }: AskArgs) -
     let (from, to) = span(&time);
     if from.is_some() || to.is_some() || place.path.is_some() {
         let _log = log_of_damage()?;
-        let is_of_lists = by.is_empty() && !csv && keys.iter().all(|key| ListKey::is_in_lists(key));
+        // Several questions are answered as `weir history find` does: by lists, with samples where these know more.
+        let is_of_lists = by.is_empty() && !csv && (keys.len() > 1 || keys.iter().all(|key| ListKey::is_in_lists(key)));
         return if is_of_lists {
             find_keys(keys, (from, to), &place, json)
         } else {

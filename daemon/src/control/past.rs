@@ -1,6 +1,7 @@
 //! Questions to the history and about the usage, as commands.
 
-use weir_history::{OfKey, Query, Time, usage};
+use jiff::Timestamp;
+use weir_history::{Compared, OfKey, Query, Time, usage};
 
 use super::protocol::Command;
 use crate::history::time;
@@ -20,12 +21,33 @@ pub fn query(command: Command) -> Result<Query, String> {
             })
         }
         Command::Find { keys, from, to } => Ok(Query::Find(keys, time(from.as_deref(), to.as_deref())?)),
+        Command::Changes { list, by, from, to, against } => {
+            let (now, before) = (time(Some(&from), Some(&to))?, time(against.as_deref(), None)?.from);
+            let Time { from: Some(from), to: Some(to) } = now else { return Err("from, to: give both".to_owned()) };
+            compared(list, by, (from, to), before).map(Query::Changes)
+        }
         Command::Flows { question, by, from, to } => {
             Ok(Query::Flows(question, by, time(from.as_deref(), to.as_deref())?))
         }
         Command::Span { from, to, last, first } => span(time(from.as_deref(), to.as_deref())?, last, first),
         _ => Err("this is not a question to the history".to_owned()),
     }
+}
+
+/// A list of a time and of an earlier one, which begins at `before`, or is the time just before.
+///
+/// # Errors
+///
+/// The earlier time is before all times.
+pub fn compared(
+    list: String,
+    by: Option<String>,
+    (from, to): (Timestamp, Timestamp),
+    before: Option<Timestamp>,
+) -> Result<Compared, String> {
+    let just_before = || from.checked_sub(to.duration_since(from)).map_err(|error| error.to_string());
+    let before = before.map_or_else(just_before, Ok)?;
+    Ok(Compared { list, by: by.unwrap_or_else(|| "bytes".to_owned()), now: (from, to), before })
 }
 
 /// A query about the usage: of this interface, by `hour`, `day` or `month`, and of so many periods until this time.

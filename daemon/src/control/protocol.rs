@@ -95,6 +95,21 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
     },
+    /// What has changed in a list since an earlier time of the same length.
+    Changes {
+        /// The list: `flows`, `sources`, `destinations`, `pairs` or `services`.
+        list: String,
+        /// What is compared: `bytes` or `packets`; if missing, bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// The start of the later time, RFC 3339.
+        from: String,
+        /// Its end.
+        to: String,
+        /// The start of the earlier time; if missing, the time just before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        against: Option<String>,
+    },
     /// What the flow records of this time have of a question that no view asked.
     Flows {
         /// Conditions, each as `FIELD=VALUE` or `FIELD!=VALUE`, separated by commas; empty selects all.
@@ -125,7 +140,7 @@ pub enum Command {
 }
 
 impl Command {
-    const NAMES: [&'static str; 13] = [
+    const NAMES: [&'static str; 14] = [
         "status",
         "report",
         "ask",
@@ -134,6 +149,7 @@ impl Command {
         "history",
         "span",
         "find",
+        "changes",
         "flows",
         "usage",
         "reload",
@@ -161,10 +177,10 @@ pub struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// The answer: a [`Status`](weir_deliver::status::Status), one or several
-    /// [`Report`](weir_schema::Report)s, [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`],
-    /// [`Attached`], a [`Second`](weir_schema::Second), a [`History`](weir_schema::History), a
-    /// [`KeyHistory`](weir_schema::KeyHistory), a [`Union`](weir_schema::Union), a [`Usage`](weir_schema::Usage), a
+    /// The answer: a [`Status`](weir_deliver::status::Status), one or several [`Report`](weir_schema::Report)s,
+    /// [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`], [`Attached`], a
+    /// [`Second`](weir_schema::Second), a [`History`](weir_schema::History), a [`KeyHistory`](weir_schema::KeyHistory),
+    /// a [`Union`](weir_schema::Union), [`Changes`](weir_schema::Changes), a [`Usage`](weir_schema::Usage), a
     /// [`Live`](weir_schema::Live), or [`LiveAnswers`](weir_schema::LiveAnswers). It is kept as raw JSON, so that every
     /// reader of a report gets the same bytes.
     Answer(Box<RawValue>),
@@ -273,6 +289,13 @@ mod tests {
                 view: None,
             },
             Command::Span { from: None, to: None, last: Some(30), first: None },
+            Command::Changes {
+                list: "sources".to_owned(),
+                by: Some("packets".to_owned()),
+                from: "2026-11-24T14:00:00Z".to_owned(),
+                to: "2026-11-24T15:00:00Z".to_owned(),
+                against: None,
+            },
             Command::Flows { question: "dst_port=443".to_owned(), by: vec!["dst_ip".to_owned()], from: None, to: None },
             Command::Usage { interface: Some("wan0".to_owned()), by: None, last: Some(3), to: None },
             Command::Reload,
@@ -303,8 +326,8 @@ mod tests {
             (r#"{"version":1}"#, "not complete"),
             (
                 r#"{"version":1,"command":"stat"}"#,
-                "there is no command \"stat\" (there are: status, report, ask, live, subscribe, history, span, find, flows, \
-                 usage, reload, detach, attach)",
+                "there is no command \"stat\" (there are: status, report, ask, live, subscribe, history, span, find, \
+                 changes, flows, usage, reload, detach, attach)",
             ),
             (r#"{"version":1,"command":7}"#, "not complete"),
             (r#"{"version":1,"command":"ask"}"#, "missing field `keys`"),

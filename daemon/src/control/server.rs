@@ -334,6 +334,7 @@ impl Server {
                 command @ (Command::History { .. }
                 | Command::Span { .. }
                 | Command::Find { .. }
+                | Command::Changes { .. }
                 | Command::Flows { .. }),
             ) => return self.remember(past::query(command)),
             Ok(Command::Usage { interface, by, last, to }) => {

@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use weir_config::view::Standard;
 use weir_schema::{
-    AskedFlows, AskedRecords, Change, Changes, ComparedTime, Estimate, Found, FoundKey, KeyAmount, Tally, Top, Union,
-    lists::{FIELDS, fields_as_json},
+    AskedFlows, AskedRecords, Change, Changes, ComparedTime, Estimate, Found, FoundKey, KeyAmount, Union,
+    listing::{ListForm, Listing, amounts, fields_of, missing_text, most, windows_text},
 };
 use weir_system::{
-    numbers::{self, bit_rate, packet_rate},
+    numbers::{bit_rate, packet_rate},
     screen,
     screen::Screen,
     text::escaped,
@@ -19,17 +19,6 @@ use super::ShowError;
 
 /// The schema of `weir history top --json`.
 const TOP_SCHEMA: &str = "weir.history_top/1";
-
-/// How a list is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListForm {
-    /// As text.
-    Text,
-    /// As a line of JSON.
-    Json,
-    /// As lines of comma-separated values, with a header.
-    Csv,
-}
 
 /// Shows what the past has of keys.
 ///
@@ -54,6 +43,9 @@ fn lines_of(Found { from, to, windows, reaches_back_to, blocks, missing, keys, .
                 amounts(packets, bytes),
                 windows_text(*listed),
             ),
+            (Some(packets), Some(bytes), ..) => {
+                format!("{key}: {}; in no list, bounds by sampled flow records", amounts(packets, bytes))
+            }
             _ => format!("{key}: in no list; at most {}", most(at_most)),
         });
     }
@@ -67,29 +59,6 @@ fn lines_of(Found { from, to, windows, reaches_back_to, blocks, missing, keys, .
     lines
 }
 
-/// Packets and bytes with their bounds: `1.1 MB (1.1 MB to 1.2 MB), 1.2 k (1.2 k to 1.3 k) packets`.
-fn amounts(packets: &Estimate, bytes: &Estimate) -> String {
-    let [bytes, packets] = [amount(bytes, numbers::bytes), amount(packets, numbers::count)];
-    format!("{bytes}, {packets} packets")
-}
-
-fn amount(Estimate { value, lower, upper, .. }: &Estimate, text: fn(u64) -> String) -> String {
-    if lower == upper { text(*value) } else { format!("{} ({} to {})", text(*value), text(*lower), text(*upper)) }
-}
-
-fn most(Tally { packets, bytes }: &Tally) -> String {
-    format!("{}, {} packets", numbers::bytes(*bytes), numbers::count(*packets))
-}
-
-fn windows_text(windows: u64) -> String {
-    format!("{windows} window{}", if windows == 1 { "" } else { "s" })
-}
-
-/// The standard lists that windows can be added up of, by name.
-pub fn lists() -> impl Iterator<Item = (&'static str, Standard)> {
-    FIELDS.iter().map(|(list, _)| (list.name(), *list))
-}
-
 /// Shows a list of several windows together, by bytes or by packets.
 ///
 /// # Errors
@@ -97,36 +66,26 @@ pub fn lists() -> impl Iterator<Item = (&'static str, Standard)> {
 /// It cannot be written.
 pub fn list(union: &Union, list: Standard, by_packets: bool, form: ListForm) -> Result<(), ShowError> {
     let mut out = Screen::stdout(if form == ListForm::Json { screen::Form::Json } else { screen::Form::Text });
-    let top = if by_packets { &union.top_by_packets } else { &union.top };
-    let rows = rows(top, list);
+    let listing = Listing::new(union, list, by_packets);
     match form {
-        ListForm::Json => writeln!(out, "{}", as_json(union, top, list, &rows))?,
-        ListForm::Csv => {
-            let fields = fields(list.name());
-            let numbers = ["packets", "packets_lower", "packets_upper", "bytes", "bytes_lower", "bytes_upper"];
-            let header: Vec<&str> = ["rank"].into_iter().chain(fields.iter().copied()).chain(numbers).collect();
-            writeln!(out, "{}", header.join(","))?;
-            for ListedRow { rank, key, packets, bytes } in &rows {
-                let key = key.iter().map(|(_, value)| value.clone());
-                let numbers = [packets, bytes].into_iter().flat_map(|of| [of.value, of.lower, of.upper]);
-                let cells = [rank.to_string()].into_iter().chain(key).chain(numbers.map(|number| number.to_string()));
-                writeln!(out, "{}", cells.collect::<Vec<_>>().join(","))?;
-            }
-        }
+        ListForm::Json => writeln!(out, "{}", Value::Object(listing.to_json(TOP_SCHEMA)))?,
+        ListForm::Csv => lines(&mut out, listing.csv())?,
         ListForm::Text => {
             let window = union.window;
             writeln!(out, "{:.0} to {:.0}: {}", window.start, window.end, windows_text(union.windows))?;
             if let Some(time) = union.reaches_back_to {
                 writeln!(out, "weir remembers since {time:.0}")?;
             }
-            for gap in &union.missing {
-                writeln!(out, "nothing is known of {:.0} to {:.0}", gap.start, gap.end)?;
-            }
-            for ListedRow { rank, key, packets, bytes } in &rows {
-                let key: Vec<_> = key.iter().map(|(_, value)| value.as_str()).collect();
-                writeln!(out, "{rank:>4}  {}  {}", escaped(&key.join(" ")), amounts(packets, bytes))?;
-            }
+            lines(&mut out, missing_text(&union.missing))?;
+            lines(&mut out, listing.lines())?;
         }
+    }
+    Ok(())
+}
+
+fn lines(out: &mut impl Write, lines: impl IntoIterator<Item = String>) -> Result<(), ShowError> {
+    for line in lines {
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }
@@ -213,7 +172,7 @@ pub fn changes(changes: &Changes, form: ListForm) -> Result<(), ShowError> {
     match form {
         ListForm::Json => writeln!(out, "{}", serde_json::to_string(changes).map_err(std::io::Error::from)?)?,
         ListForm::Csv => {
-            let fields = fields(&changes.list);
+            let fields = fields_of(&changes.list);
             let numbers = ["before", "before_lower", "before_upper", "now", "now_lower", "now_upper"];
             let header: Vec<&str> = ["change"].into_iter().chain(fields.iter().copied()).chain(numbers).collect();
             writeln!(out, "{}", header.join(","))?;
@@ -243,7 +202,7 @@ fn lines_of_changes(Changes { list, by, before, now, rows, uncertain, .. }: &Cha
         lines.extend(missing.iter().map(|gap| format!("nothing is known of {:.0} to {:.0}", gap.start, gap.end)));
     }
     for Change { change, key, before: earlier, now: later } in rows {
-        let key: Vec<_> = fields(list).iter().filter_map(|field| key.get(*field)).map(plain).collect();
+        let key: Vec<_> = fields_of(list).iter().filter_map(|field| key.get(*field)).map(plain).collect();
         let (earlier, later) = (rate(earlier, before, by), rate(later, now, by));
         lines.push(format!("{:<6}  {}  {later}, before {earlier}", change.name(), key.join(" ")));
     }
@@ -268,54 +227,7 @@ fn rate(KeyAmount { value, lower, upper }: &KeyAmount, time: &ComparedTime, by: 
     }
 }
 
-/// The fields of the rows of a list, in their order.
-fn fields(list: &str) -> &'static [&'static str] {
-    FIELDS.iter().find(|(of, _)| of.name() == list).map_or(&[], |(_, fields)| *fields)
-}
-
 /// A field of a key without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// A row with the fields of its key.
-struct ListedRow {
-    rank: u32,
-    key: Vec<(&'static str, String)>,
-    packets: Estimate,
-    bytes: Estimate,
-}
-
-fn rows(top: &Top, list: Standard) -> Vec<ListedRow> {
-    let rows = top.list(list).map(|list| list.rows).unwrap_or_default().into_iter();
-    let row = |row: weir_schema::lists::ListRow<'_>| ListedRow {
-        rank: row.rank,
-        key: row.key.fields().collect(),
-        packets: row.sums.packets,
-        bytes: row.sums.bytes,
-    };
-    rows.map(row).collect()
-}
-
-fn as_json(union: &Union, top: &Top, list: Standard, rows: &[ListedRow]) -> Value {
-    let row = |ListedRow { rank, key, packets, bytes }: &ListedRow| {
-        let mut row: Map<String, Value> = Map::new();
-        row.insert("rank".to_owned(), json!(rank));
-        row.extend(fields_as_json(key));
-        row.insert("packets".to_owned(), json!(packets));
-        row.insert("bytes".to_owned(), json!(bytes));
-        Value::Object(row)
-    };
-    json!({
-        "schema": TOP_SCHEMA,
-        "list": list.name(),
-        "by": top.by,
-        "window": union.window,
-        "windows": union.windows,
-        "missing": union.missing,
-        "reaches_back_to": union.reaches_back_to,
-        "confidence": top.confidence,
-        "unlisted": top.list(list).and_then(|list| list.unlisted),
-        "rows": rows.iter().map(row).collect::<Vec<_>>(),
-    })
 }

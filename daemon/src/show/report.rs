@@ -57,11 +57,16 @@ pub fn times(
     [start, to.map(|to| start.map_or_else(|| to.today(now), |start| to.after(start)))]
 }
 
+/// The start and the end of the shortest time that only the windows touch that have this time.
+pub fn around(at: Timestamp) -> [Option<Timestamp>; 2] {
+    [Some(at), at.checked_add(SignedDuration::from_nanos(1)).ok()]
+}
+
 /// The request of `weir report`, if it is for more than the last report.
 pub fn asked_for(args: &ReportArgs, now: Timestamp) -> Option<Command> {
-    let ReportArgs { last, since, from, to, .. } = args;
+    let ReportArgs { last, since, from, to, at, .. } = args;
     let text = |time: Timestamp| Some(time.to_string());
-    let [start, to] = times((*since, *from, *to), now);
+    let [start, to] = at.map_or_else(|| times((*since, *from, *to), now), around);
     match (last, start, to) {
         (Some(last), ..) if *last as usize <= REPORTS_KEPT => None,
         (None, None, None) => None,

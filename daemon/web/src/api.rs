@@ -71,6 +71,17 @@ pub enum Question {
         /// The end of the last one; if missing, now.
         to: Option<Timestamp>,
     },
+    /// What has changed in a list since an earlier time of the same length.
+    Changes {
+        /// The name of the list.
+        list: String,
+        /// `bytes` or `packets`; if missing, bytes.
+        by: Option<String>,
+        /// The start and the end of the later time.
+        now: (Timestamp, Timestamp),
+        /// The start of the earlier time; if missing, the time just before.
+        against: Option<Timestamp>,
+    },
     /// The union of all windows that touch this time.
     Span {
         /// The start; if missing, as early as possible.
@@ -95,6 +106,7 @@ pub(crate) fn router(board: Arc<Board>, answers: Answers<Question>) -> Router {
         .route("/api/live", get(live))
         .route("/api/history", get(history))
         .route("/api/span", get(span))
+        .route("/api/changes", get(changes))
         .route("/api/usage", get(usage))
         .fallback(|| async { (StatusCode::NOT_FOUND, "there is nothing here: the page is at /\n") })
         .with_state(shared)
@@ -182,6 +194,20 @@ async fn span(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, re
     let asked = query::read(request.uri().query(), ["from", "to"]).and_then(|[from, to]| times(from, to));
     match asked {
         Ok((from, to)) => shared.answers.respond(&slot, Question::Span { from, to }).await,
+        Err(why) => refused(&why),
+    }
+}
+
+async fn changes(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, request: Request) -> Response {
+    let names = ["list", "by", "from", "to", "against"];
+    let asked = query::read(request.uri().query(), names).and_then(|[list, by, from, to, against]| {
+        let (Some(list), (Some(from), Some(to))) = (list, times(from, to)?) else {
+            return Err("which list, of which time? Ask for /api/changes?list=sources&from=TIME&to=TIME".to_owned());
+        };
+        Ok(Question::Changes { list, by, now: (from, to), against: times(against, None)?.0 })
+    });
+    match asked {
+        Ok(question) => shared.answers.respond(&slot, question).await,
         Err(why) => refused(&why),
     }
 }

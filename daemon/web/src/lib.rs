@@ -19,6 +19,7 @@
 //! | `/api/history?from=&to=&points=` | the traffic of each interface in equal steps |
 //! | `/api/history?key=&view=&from=&to=&points=` | a key of a list over time |
 //! | `/api/span?from=&to=` | several windows together |
+//! | `/api/changes?list=&by=&from=&to=&against=` | what has changed in a list since an earlier time |
 //! | `/api/services` | names of ports |
 //!
 //! The control socket gives the same answers to the same questions.

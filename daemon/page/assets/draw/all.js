@@ -3,6 +3,7 @@
 import { chosen } from "../state/address.js";
 import { now } from "../state/known.js";
 import { drawCharts } from "./charts.js";
+import { drawComparison } from "./compare.js";
 import { drawConnection } from "./connection.js";
 import { drawDetail } from "./detail.js";
 import { drawLists } from "./lists.js";
@@ -25,6 +26,7 @@ export function drawAll() {
     const choice = chosen();
     drawHead(choice);
     drawCharts(choice);
+    drawComparison(choice);
     drawLists(choice);
     drawSide(choice);
     drawDetail(choice);
@@ -36,6 +38,7 @@ export function drawChosen() {
   const choice = chosen();
   drawDetail(choice);
   drawHead(choice);
+  drawComparison(choice);
   drawLists(choice);
   drawAll();
 }
@@ -71,3 +74,5 @@ export function drawSecond() {
 export const drawTime = () => drawTrustworthiness(chosen());
 
 export const drawPast = () => drawCharts(chosen());
+
+export const drawCompared = () => drawComparison(chosen());

@@ -30,6 +30,12 @@ const NOT_KEY = new Set(
   "rank view packets bytes flows new_flows distinct beyond members down up peers since name".split(" "),
 );
 
+// The lists of one time that weir compares with those of another.
+const COMPARABLE = new Set(["sources", "destinations", "pairs", "flows", "services"]);
+
+/** The list that is compared where this one is chosen. */
+export const comparable = (/** @type {string} */ name) => (COMPARABLE.has(name) ? name : "sources");
+
 /**
  * @param {any} report
  * @param {"bytes" | "packets"} by

@@ -19,6 +19,8 @@ const parameters = () => new URLSearchParams(location.hash.slice(1));
  * @property {boolean} isWrong whether the address has a span that is none
  * @property {number} from 0 without a span
  * @property {number} to 0 without a span
+ * @property {string | null} against the earlier time beside which the span stands: `before`, a number of days such as
+ *   `7d`, or its start
  */
 
 /** @returns {Choice} */
@@ -37,7 +39,20 @@ export function chosen() {
     isWrong: !isSpan && (all.has("from") || all.has("to")),
     from: isSpan ? from : 0,
     to: isSpan ? to : 0,
+    against: isSpan && !OF_REPORTS ? all.get("against") : null,
   };
+}
+
+const DAY = 86_400_000;
+
+/**
+ * When the earlier time begins beside which the span stands, in milliseconds; not a number if there is none.
+ * @param {Choice} choice
+ */
+export function earlierStart({ from, to, against }) {
+  if (against === "before") return from - (to - from);
+  const days = /^(\d{1,4})d$/.exec(against ?? "")?.[1];
+  return days ? from - Number(days) * DAY : Date.parse(against ?? "");
 }
 
 /**
@@ -72,4 +87,4 @@ export const toSpan = (/** @type {number} */ from, /** @type {number} */ to) => 
 });
 
 /** The changes that lead back to now. */
-export const TO_NOW = { from: null, to: null };
+export const TO_NOW = { from: null, to: null, against: null };

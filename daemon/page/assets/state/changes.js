@@ -1,7 +1,7 @@
 // Tells what is drawn that something has changed, so that what fetches does not need to know what draws. `page.js`
 // connects the two.
 
-/** @typedef {"all" | "open" | "past" | "second" | "time" | "usage"} Change */
+/** @typedef {"all" | "compared" | "open" | "past" | "second" | "time" | "usage"} Change */
 
 /** @type {Map<Change, () => void>} */
 const listeners = new Map();

@@ -98,6 +98,29 @@ export const span = {
   },
 };
 
+// What has changed since an earlier time.
+export const comparison = {
+  /**
+   * Which one was asked for.
+   * @type {string | null}
+   */
+  name: null,
+  /** @type {Report | null} */
+  answer: null,
+  /**
+   * Why there is no answer.
+   * @type {string | null}
+   */
+  why: null,
+
+  /** @param {string | null} name */
+  begin(name) {
+    this.name = name;
+    this.answer = null;
+    this.why = null;
+  },
+};
+
 // What each interface has carried in this month and in the last one, if weir counts that.
 export const usage = {
   /** @type {Report | null} */

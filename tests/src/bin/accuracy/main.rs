@@ -25,11 +25,13 @@ mod print;
 mod recall;
 mod run;
 mod scenario;
+mod spans;
 mod tally;
 mod views;
 
 use distinct::Family;
 use scenario::Scenario;
+use spans::Traffic;
 use tally::Tallies;
 
 /// Measures generated traffic again and again, and judges whether bounds hold as often as they say
@@ -62,7 +64,7 @@ fn main() -> Result<ExitCode> {
     let tallies = measure(seed, time, &tasks(quick, only))?;
     print::tables(&tallies)?;
     if let Some(folder) = plots {
-        for (name, picture) in plot::all(&tallies) {
+        for (name, picture) in plot::all(&tallies, only) {
             fs::write(folder.join(name), picture)?;
         }
     }
@@ -82,6 +84,8 @@ enum Section {
     Largest,
     /// Whether lists of floods and scans show the ten that touch most among a million keys
     Spread,
+    /// Lists of twenty minutes, an hour and a day that the history keeps
+    Spans,
 }
 
 /// A part of the work for a seed.
@@ -91,6 +95,7 @@ enum Task {
     Distinct(&'static Family),
     Largest,
     Spread,
+    Spans(&'static Traffic),
 }
 
 impl Task {
@@ -100,16 +105,21 @@ impl Task {
             Self::Distinct(_) => Section::Distinct,
             Self::Largest => Section::Largest,
             Self::Spread => Section::Spread,
+            Self::Spans(_) => Section::Spans,
         }
     }
 }
 
-/// The tasks for each seed. Two minutes are too short for lists of a million.
+/// The tasks for each seed. Two minutes are too short for lists of a million, and for days of windows.
 fn tasks(is_quick: bool, only: Option<Section>) -> Vec<Task> {
-    let is_wanted =
-        |part| only.map_or(!is_quick || !matches!(part, Section::Largest | Section::Spread), |only| only == part);
+    let is_wanted = |part| {
+        only.map_or(!is_quick || !matches!(part, Section::Largest | Section::Spread | Section::Spans), |only| {
+            only == part
+        })
+    };
     let cells = scenario::ALL.iter().map(Task::Cells);
     let all = cells.chain(distinct::FAMILIES.iter().map(Task::Distinct)).chain([Task::Largest, Task::Spread]);
+    let all = all.chain(spans::ALL.iter().map(Task::Spans));
     all.filter(|task| is_wanted(task.part())).collect()
 }
 
@@ -132,6 +142,7 @@ fn measure(seed: u64, time: Duration, tasks: &[Task]) -> Result<Tallies> {
                 Task::Distinct(family) => distinct::sweep(family, seed, &mut found),
                 Task::Largest => recall::largest(seed, &mut found)?,
                 Task::Spread => recall::spread(seed, &mut found)?,
+                Task::Spans(traffic) => spans::measure(traffic, seed, &mut found)?,
             }
             all.lock().unwrap_or_else(std::sync::PoisonError::into_inner).merge(found);
         }

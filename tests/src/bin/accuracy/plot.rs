@@ -3,8 +3,10 @@
 use std::fmt::Write;
 
 use crate::{
+    Section,
     scenario::{self, Geometry, RATES, Rate},
-    tally::{Mean, Tallies},
+    spans,
+    tally::{Mean, Span, Tallies},
 };
 
 const WIDTH: f64 = 720.0;
@@ -23,8 +25,45 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// Every picture, with the name of its file.
-pub fn all(tallies: &Tallies) -> Vec<(&'static str, String)> {
+/// Every picture of what was measured, with the name of its file.
+pub fn all(tallies: &Tallies, only: Option<Section>) -> Vec<(&'static str, String)> {
+    let mut all = if matches!(only, None | Some(Section::Bounds)) { of_cells(tallies) } else { Vec::new() };
+    if matches!(only, None | Some(Section::Spans)) {
+        all.extend(of_spans(tallies));
+    }
+    all
+}
+
+/// The twentieth row of long times, with the rows that are kept of a window today, and with ten.
+fn of_spans(tallies: &Tallies) -> [(&'static str, String); 2] {
+    let lines = |of: fn(&Span) -> Mean| {
+        let line = |(traffic, rows): (&spans::Traffic, usize)| Line {
+            name: format!("{}, {rows}", traffic.name),
+            points: spans::MINUTES
+                .iter()
+                .filter_map(|minutes| {
+                    let span = tallies.spans.get(&(traffic.name, rows, *minutes))?;
+                    Some((*minutes as f64, 100.0 * of(span).value()))
+                })
+                .collect(),
+        };
+        let formats = |traffic| spans::FORMATS.map(|rows| (traffic, rows));
+        spans::ALL.iter().flat_map(formats).map(line).collect::<Vec<_>>()
+    };
+    let below = "length of the time, minutes; the number after the traffic is that of rows kept of a window";
+    [
+        (
+            "accuracy-error-spans.svg",
+            picture("Error of the twentieth source of a time, % of the truth", below, &lines(|span| span.error)),
+        ),
+        (
+            "accuracy-width-spans.svg",
+            picture("Distance between its bounds, % of the truth", below, &lines(|span| span.width)),
+        ),
+    ]
+}
+
+fn of_cells(tallies: &Tallies) -> Vec<(&'static str, String)> {
     let by_rate = |of: fn(&crate::tally::Cell) -> Mean| {
         let line = |scenario: &scenario::Scenario| Line {
             name: scenario.name.to_owned(),

@@ -6,7 +6,7 @@ use weir_tests::table::{self, say, thousands};
 use crate::{
     distinct::{COUNTS, FAMILIES},
     scenario::{self, Geometry, RATES},
-    tally::{About, CONFIDENCES, Cell, Failures, STATED, Tallies, Tens, per_10_000},
+    tally::{About, CONFIDENCES, Cell, Failures, Mean, STATED, Span, Tallies, Tens, per_10_000},
 };
 
 /// Every cell's failures at each confidence, and how good its lists are; then distinct keys.
@@ -83,7 +83,29 @@ pub fn tables(tallies: &Tallies) -> Result<()> {
         }
     }
     table::write(["keys", "how many", "seeds", "standard error", "at 0.999", "at 0.9", "at 0.5"], &rows)?;
-    tens(tallies)
+    tens(tallies)?;
+    spans(tallies)
+}
+
+/// Prints how close the lists of long times are.
+fn spans(tallies: &Tallies) -> Result<()> {
+    let percent = |of: Mean| format!("{:.2} %", 100.0 * of.value());
+    let row = |((traffic, rows, minutes), span): (&(&'static str, usize, i64), &Span)| {
+        let Span { failures, error, width } = *span;
+        let [rows, minutes] = [rows.to_string(), minutes.to_string()];
+        [
+            (*traffic).to_owned(),
+            minutes,
+            rows,
+            thousands(failures.trials),
+            percent(error),
+            percent(width),
+            share(failures),
+        ]
+    };
+    let rows: Vec<_> = tallies.spans.iter().map(row).collect();
+    say("\nThe twentieth source of a time, from a history with so many rows of each window, and lists that failed:\n")?;
+    table::write(["traffic", "minutes", "rows", "seeds", "error", "width", "failed"], &rows)
 }
 
 /// Prints whether lists have the true ten.

@@ -147,6 +147,18 @@ pub struct Tallies {
     pub squares: BTreeMap<(&'static str, u64), Mean>,
     /// By list: the largest of a million flows, and those of a million keys that touch most items.
     pub tens: BTreeMap<&'static str, Tens>,
+    /// Lists of long times: by traffic, rows kept of a window, and minutes.
+    pub spans: BTreeMap<(&'static str, usize, i64), Span>,
+}
+
+/// How close the lists of a long time are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Span {
+    /// Lists with a bound that failed.
+    pub failures: Failures,
+    /// The error of the twentieth row, and the distance between its bounds, as shares of the truth.
+    pub error: Mean,
+    pub width: Mean,
 }
 
 impl Tallies {
@@ -164,7 +176,21 @@ impl Tallies {
         self.tens.entry(list).or_default().merge(Tens { incomplete, missing });
     }
 
+    /// Notes the error and the width of the twentieth row of a long time, and whether a bound failed.
+    pub fn span(&mut self, place: (&'static str, usize, i64), (error, width): (f64, f64), has_failed: bool) {
+        let Span { failures, error: errors, width: widths } = self.spans.entry(place).or_default();
+        failures.add(has_failed);
+        errors.add(error);
+        widths.add(width);
+    }
+
     pub fn merge(&mut self, other: Self) {
+        for (place, Span { failures, error, width }) in other.spans {
+            let known = self.spans.entry(place).or_default();
+            known.failures.merge(failures);
+            known.error.merge(error);
+            known.width.merge(width);
+        }
         for (list, tens) in other.tens {
             self.tens.entry(list).or_default().merge(tens);
         }
@@ -222,7 +248,11 @@ impl Tallies {
             (format!("all traffic that is left to chance, {about:?}"), confidence, failures, None)
         });
         let lists = [lists].into_iter().filter(|(_, _, lists, _)| lists.trials > 0);
-        of_cells.chain(together).chain(of_counts).chain(of_tens).chain(lists)
+        // The windows have exact lists, so nothing is left to chance.
+        let of_spans = self.spans.iter().map(|((traffic, rows, minutes), Span { failures, .. })| {
+            (format!("{minutes} minutes, {traffic}, {rows} rows"), 10_000, *failures, None)
+        });
+        of_cells.chain(together).chain(of_counts).chain(of_tens).chain(lists).chain(of_spans)
     }
 
     /// Each statement over all cells in which chance decides: a fault that is rare everywhere shows here first.
