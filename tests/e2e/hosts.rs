@@ -77,9 +77,9 @@ fn wait_for_sources(daemon: &mut Daemon, sources: usize) -> Result<Value> {
 }
 
 fn is_firing(report: &Value) -> bool {
-    report["alerts"].as_array().is_some_and(|alerts| {
-        alerts.iter().any(|alert| alert["rule"] == "stranger" && alert["state"] == "firing")
-    })
+    report["alerts"]
+        .as_array()
+        .is_some_and(|alerts| alerts.iter().any(|alert| alert["rule"] == "stranger" && alert["state"] == "firing"))
 }
 
 fn horizons_and_known_hosts_outlive_a_restart() -> Result<()> {

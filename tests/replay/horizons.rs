@@ -119,7 +119,10 @@ pub fn new_hosts_are_those_that_had_not_sent() -> Result<()> {
         let truth = first.values().filter(|second| (start..end).contains(second)).count() as u64;
         ensure!(bounds(new)?.contains(&truth), "{truth}: {new}");
         ensure!(new["learning"] == (nth < 10), "window {nth}: {new}");
-        ensure!(second(&new["since"])? == MIDNIGHT - AROUND && new["known_seconds"] == (nth + 1) as f64 * 60.0, "{new}");
+        ensure!(
+            second(&new["since"])? == MIDNIGHT - AROUND && new["known_seconds"] == (nth + 1) as f64 * 60.0,
+            "{new}"
+        );
         for host in new["hosts"].as_array().context("hosts")? {
             let host: Ipv4Addr = host["src_ip"].as_str().context("an address")?.parse()?;
             ensure!(first.get(&host).is_some_and(|second| (start..end).contains(second)), "{host} in {start} to {end}");

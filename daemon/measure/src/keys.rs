@@ -23,7 +23,7 @@ use weir_sketch::{Seen, hash::Key};
 use crate::{
     local::{
         Local,
-        part::{Common, Part},
+        shard::{Common, LocalShard},
     },
     question::Views,
     shard::{Secrets, Shard},
@@ -110,7 +110,7 @@ impl Keys {
     /// A shard for the latest window, with a sketch for each of these views.
     pub fn shard(&mut self, settings: &Estimates, views: &Arc<Views>) -> Box<Shard> {
         let mut shard = Box::new(Shard::new(settings, views, self.window));
-        shard.local = self.local.as_ref().map(|common| Box::new(Part::new(common)));
+        shard.local = self.local.as_ref().map(|common| Box::new(LocalShard::new(common)));
         self.equip(&mut shard);
         shard
     }

@@ -72,7 +72,11 @@ impl NewFlows {
     pub fn new(counted: Counted, filter_state: FilterState<'_>, confidence: f64) -> Self {
         let FilterState { filter, emptied } = filter_state;
         let rate = filter.false_positive_rate_across(emptied.unwrap_or(0.0));
-        Self { count: counted.bounded(rate, emptied.is_some(), confidence), false_positive_rate: rate, fill: filter.fill() }
+        Self {
+            count: counted.bounded(rate, emptied.is_some(), confidence),
+            false_positive_rate: rate,
+            fill: filter.fill(),
+        }
     }
 }
 

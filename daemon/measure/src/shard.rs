@@ -32,7 +32,7 @@ use weir_sketch::{
 use super::{
     columns::{Item, TOGETHER, Transposed},
     drawn::Drawn,
-    local::part::Part,
+    local::shard::LocalShard,
     pool::Pool,
     protocols::Protocols,
     recent::Recent,
@@ -97,7 +97,7 @@ pub struct Shard {
     /// Flows that the filter of seen flows did not know.
     pub new_flows: u64,
     /// What is measured with the local key, if anything is.
-    pub local: Option<Box<Part>>,
+    pub local: Option<Box<LocalShard>>,
     /// The questions of this window.
     plan: Arc<Views>,
     /// The sketch of each question.

@@ -28,7 +28,7 @@ use weir_measure::{
     lane::LATE_BYTES,
     local::{
         Local,
-        part::{LISTED_MAX, Part as LocalPart},
+        shard::{LISTED_MAX, LocalShard},
     },
     open,
     question::Views,
@@ -147,13 +147,14 @@ impl Memory {
         let interfaces = slots(&config.interfaces) as u64;
         let rows = views.rows(interfaces);
         let usage = if config.watches_usage() { interfaces * USAGE_BYTES } else { 0 };
-        let report = REPORT_BYTES + rows * ENTRY_BYTES + interfaces * INTERFACE_BYTES + usage + alerts + of_local_key(config);
+        let report =
+            REPORT_BYTES + rows * ENTRY_BYTES + interfaces * INTERFACE_BYTES + usage + alerts + of_local_key(config);
         let taps = tap::count(&config.interfaces, has_programs);
         let workers = if has_programs { online.div_ceil(CPUS_PER_WORKER).min(WORKERS_MAX) } else { 0 };
         let cpus = if has_programs { online as u64 } else { 0 };
         let threads = Threads { cpus, workers: workers as u64, readers: taps.min(online) as u64, taps: taps as u64 };
-        let local_part = LocalPart::bytes_for(!config.report.horizons.is_empty(), config.new_hosts.is_some());
-        let shard = (Shard::bytes_for(&config.estimates, views) + local_part) as u64;
+        let local_shard = LocalShard::bytes_for(!config.report.horizons.is_empty(), config.new_hosts.is_some());
+        let shard = (Shard::bytes_for(&config.estimates, views) + local_shard) as u64;
         let reader_cache = u64::from(cache_flows) * bytes_of::<Record>();
         let [packet_rings, own] = tap::memory(threads.taps, config.datapath.packet_ring);
         let tracks = interfaces.min(weir_history::TRACKS_MAX as u64);

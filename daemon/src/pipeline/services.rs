@@ -59,7 +59,8 @@ impl Services {
     ) -> io::Result<Self> {
         let config = &setup.config;
         let board = Arc::new(Board::new(identity(setup)));
-        let mut so_far = OpenedSoFar { opening: sandbox::Opening, history: None, usage: None, local: None, exporter: None };
+        let mut so_far =
+            OpenedSoFar { opening: sandbox::Opening, history: None, usage: None, local: None, exporter: None };
         so_far.exporter = Exporter::open(&config.prometheus, board.clone(), config.report.interval);
         so_far.history = history::start(config, kept_at, setup.observer.identity())?;
         so_far.usage = history::start_usage(config, kept_at, setup.observer.identity())?;

@@ -145,11 +145,7 @@ impl FirstWindow {
     /// # Errors
     ///
     /// The system has no random numbers.
-    pub fn new(
-        setup: &Setup,
-        inheritance: &mut Inheritance,
-        state_directory: Option<&Path>,
-    ) -> Result<Self, RunError> {
+    pub fn new(setup: &Setup, inheritance: &mut Inheritance, state_directory: Option<&Path>) -> Result<Self, RunError> {
         let Setup { config, secret, .. } = setup;
         let last_end = inheritance.state().map(|state| state.until);
         let (now, interval) = (clock::now(), config.report.interval);

@@ -110,7 +110,9 @@ impl Horizon {
 
     /// The memory of a horizon, in bytes.
     pub const fn bytes() -> usize {
-        size_of::<Self>() + Self::parts_max() * (size_of::<Part>() + size_of::<Unique>()) + (PARTS as usize + 2) * UNIQUE_BYTES
+        size_of::<Self>()
+            + Self::parts_max() * (size_of::<Part>() + size_of::<Unique>())
+            + (PARTS as usize + 2) * UNIQUE_BYTES
     }
 
     const fn parts_max() -> usize {
@@ -394,7 +396,11 @@ mod tests {
         }
         // The router restarts in 1970, and gets the time after two minutes.
         let mut horizon = restarted(&horizon, minute);
-        assert_eq!(one(60, 100, None).add_to(&mut horizon).unwrap().counts[0].value, 1, "what is in the future is unknown");
+        assert_eq!(
+            one(60, 100, None).add_to(&mut horizon).unwrap().counts[0].value,
+            1,
+            "what is in the future is unknown"
+        );
         let step = 1_000_900 - 180;
         assert_eq!(one(120, 101, Some(step)).add_to(&mut horizon).unwrap().counts[0].value, 2);
         let answer = one(1_000_900, 102, None).add_to(&mut horizon).unwrap();
@@ -413,7 +419,9 @@ mod tests {
         let mut horizon = Horizon::new(Duration::from_secs(HOUR), minute, KEY_ID, Vec::new());
         let mut unique = unique(KEY_ID);
         (0..50_000_u64).for_each(|source| unique.sources.insert(mix(source)));
-        for counted in [Estimate { value: 60_000, lower: 59_000, upper: 61_000 }, Estimate { value: 9, lower: 9, upper: 9 }] {
+        for counted in
+            [Estimate { value: 60_000, lower: 59_000, upper: 61_000 }, Estimate { value: 9, lower: 9, upper: 9 }]
+        {
             let (start, end) = (second(0), second(60));
             let window = Window {
                 start,
@@ -428,7 +436,8 @@ mod tests {
             let [count, ..] = horizon.add(&window, CONFIDENCE).unwrap().unwrap().counts;
             assert!(count.value >= counted.value && count.lower >= counted.lower && count.upper >= count.value);
         }
-        let long = Told { start: second(0), end: second(HOUR + 1), length: minute, sources: vec![1], missed: 0, step: None };
+        let long =
+            Told { start: second(0), end: second(HOUR + 1), length: minute, sources: vec![1], missed: 0, step: None };
         assert_eq!(long.add_to(&mut horizon), None);
     }
 }

@@ -5,13 +5,13 @@
 //! local key lives as long as the horizons and the filter of known hosts. Nothing that is made with it leaves the
 //! machine, neither a sketch nor the fingerprint of the key: reports have numbers only.
 //!
-//! Each shard has a [`part`]. At the end of a window, [`Local`] unites the parts, adds the union to each [`horizon`], and
+//! Each worker's shard has a local [`shard`]. At the end of a window, [`Local`] unites these, adds the union to each [`horizon`], and
 //! counts hosts that the filter of [`known_hosts`] did not know. [`image`] is its format on disk.
 
 pub mod horizon;
 mod image;
 mod known_hosts;
-pub mod part;
+pub mod shard;
 
 use std::{mem, net::IpAddr, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ pub use self::image::{DamagedImage, Kept};
 use self::{
     horizon::Horizon,
     known_hosts::{GENERATIONS, KnownHosts},
-    part::{Common, LISTED_MAX, Part},
+    shard::{Common, LISTED_MAX, LocalShard},
 };
 use crate::{closed::Closed, new_flows, summary::Summary, window::Span};
 
@@ -100,11 +100,10 @@ impl Local {
         if !config.has_local_key() {
             return None;
         }
-        let parts_of = |length: &Duration| {
+        let mut parts_of = |length: &Duration| {
             let nth = horizons.iter().position(|(kept, _)| kept == length);
             nth.map(|nth| horizons.swap_remove(nth).1).unwrap_or_default()
         };
-        let mut parts_of = parts_of;
         let interval = config.report.interval;
         let horizons = config.report.horizons.iter();
         let horizons =
@@ -113,7 +112,7 @@ impl Local {
         Some(Self { key, horizons, hosts })
     }
 
-    /// What the parts of all shards have in common.
+    /// What the local shards of all workers have in common.
     pub fn common(&self) -> Common {
         Common {
             key: self.key,
@@ -129,7 +128,8 @@ impl Local {
         let of_horizons = horizons * Horizon::bytes();
         let images = IMAGES * (of_horizons + hosts);
         [
-            MemoryPart::new("horizons", of_horizons as u64, format!("{horizons} x {} parts", horizon::PARTS + 1)).if_any(),
+            MemoryPart::new("horizons", of_horizons as u64, format!("{horizons} x {} parts", horizon::PARTS + 1))
+                .if_any(),
             MemoryPart::new("filter of known hosts", hosts as u64, "shared by all").if_any(),
             MemoryPart::new("their images for the disk", images as u64, "while they are written").if_any(),
         ]
@@ -157,23 +157,23 @@ impl Local {
         confidence: f64,
     ) -> Result<Answers, MergeError> {
         let workers = window.len() as u64;
-        let mut parts = window.iter_mut().filter_map(|closed| closed.shard.local.as_deref_mut());
-        let Some(first) = parts.next() else { return Ok(self.add_nothing(span, summary, confidence)) };
-        for other in parts {
+        let mut shards = window.iter_mut().filter_map(|closed| closed.shard.local.as_deref_mut());
+        let Some(first) = shards.next() else { return Ok(self.add_nothing(span, summary, confidence)) };
+        for other in shards {
             first.merge(other)?;
         }
-        self.add_part(first, workers, span, summary, confidence)
+        self.add_shard(first, workers, span, summary, confidence)
     }
 
     /// Adds a window in which no worker was ready.
     fn add_nothing(&mut self, span: Span, summary: &Summary, confidence: f64) -> Answers {
-        let nothing = Part::new(&self.common());
-        self.add_part(&nothing, 0, span, summary, confidence).unwrap_or_default()
+        let nothing = LocalShard::new(&self.common());
+        self.add_shard(&nothing, 0, span, summary, confidence).unwrap_or_default()
     }
 
-    fn add_part(
+    fn add_shard(
         &mut self,
-        part: &Part,
+        local: &LocalShard,
         workers: u64,
         span: Span,
         summary: &Summary,
@@ -181,7 +181,7 @@ impl Local {
     ) -> Result<Answers, MergeError> {
         let (unknown, most) = (summary.uncertainty.unknown, summary.uncertainty.most_keys(false));
         let mut answers = Answers::default();
-        if let Some(unique) = &part.unique {
+        if let Some(unique) = &local.unique {
             let window = horizon::Window {
                 start: span.start,
                 end: span.end,
@@ -196,14 +196,14 @@ impl Local {
                 answers.horizons.extend(horizon.add(&window, confidence)?);
             }
         }
-        let counted = new_flows::Counted { new: part.new_hosts, workers, unknown, flows: summary.sources };
-        answers.new_hosts = self.hosts.as_mut().map(|hosts| hosts.answer(counted, part, span, confidence));
+        let counted = new_flows::Counted { new: local.new_hosts, workers, unknown, flows: summary.sources };
+        answers.new_hosts = self.hosts.as_mut().map(|hosts| hosts.answer(counted, local, span, confidence));
         Ok(answers)
     }
 }
 
-impl Part {
-    /// Adds the part of another worker.
+impl LocalShard {
+    /// Adds those of another worker.
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         if let (Some(ours), Some(theirs)) = (&mut self.unique, &other.unique) {
             ours.merge(theirs)?;
@@ -244,7 +244,13 @@ impl Hosts {
         }
     }
 
-    fn answer(&mut self, counted: new_flows::Counted, part: &Part, span: Span, confidence: f64) -> NewHostsAnswer {
+    fn answer(
+        &mut self,
+        counted: new_flows::Counted,
+        local: &LocalShard,
+        span: Span,
+        confidence: f64,
+    ) -> NewHostsAnswer {
         let emptied = self.emptied.take();
         let false_positive_rate = self.filter.false_positive_rate(emptied.unwrap_or(0.0));
         let since = self.generations.iter().rev().find_map(|generation| generation.begun).unwrap_or(span.start);
@@ -255,11 +261,10 @@ impl Hosts {
             since,
             known: self.known(),
             is_learning: self.known_before < self.settings.learning,
-            hosts: part.listed.clone(),
+            hosts: local.listed.clone(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests;
-

@@ -32,7 +32,13 @@ fn from(host: u32) -> Record {
 
 fn record(src: [u8; 4]) -> Record {
     let [src, dst] = [src, [192, 0, 2, 9]].map(|ip| Address::from_v4_word(u32::from_ne_bytes(ip)));
-    Record { key: FlowKey::new(src, dst, 17, 0).with_ports(50_000, 443), packets: 1, bytes: 100, sampling: 1, ..Record::default() }
+    Record {
+        key: FlowKey::new(src, dst, 17, 0).with_ports(50_000, 443),
+        packets: 1,
+        bytes: 100,
+        sampling: 1,
+        ..Record::default()
+    }
 }
 
 /// Measures windows as a daemon does: with two workers, of which each has half of the records.
@@ -56,8 +62,12 @@ impl Measured {
         let mut closed: Vec<Closed> = Vec::new();
         for worker in 0..2 {
             let mut shard = Box::new(Shard::new(&self.config.estimates, &self.views, Key([worker, 9])));
-            shard.rekey(Key([1, 9]), &[], crate::shard::Secrets { window: 1, coins: Key([worker, 5]), places: Key([1, 1]) });
-            shard.local = Some(Box::new(Part::new(&common)));
+            shard.rekey(
+                Key([1, 9]),
+                &[],
+                crate::shard::Secrets { window: 1, coins: Key([worker, 5]), places: Key([1, 1]) },
+            );
+            shard.local = Some(Box::new(LocalShard::new(&common)));
             let own: Vec<Record> = records.iter().skip(worker as usize).step_by(2).copied().collect();
             shard.absorb(&own, &seen);
             shard.settle(&seen);
@@ -85,7 +95,7 @@ impl Measured {
 fn nothing_is_measured_unless_it_is_configured() {
     assert!(Local::new(&Config::default(), KEY).is_none());
     let total = |text: &str| Local::memory(&config(text)).iter().map(|part| part.bytes).sum::<u64>();
-    assert_eq!((total(""), Part::bytes_for(false, false)), (0, 0));
+    assert_eq!((total(""), LocalShard::bytes_for(false, false)), (0, 0));
     assert!(total("report: {horizons: [1h]}") > 300 << 10);
     assert!(total("report: {horizons: [1h, 24h]}\nnew_hosts: {}") < 3 << 20);
 }
@@ -95,14 +105,15 @@ fn nothing_is_measured_unless_it_is_configured() {
 fn hosts_are_new_after_the_days_that_are_configured() {
     let (mut failed, mut counted, mut missed) = (0, 0_u64, 0_u64);
     for seed in 0..6_u64 {
-        let mut measured = Measured::new("interfaces: []\nnew_hosts: {days: 6, hosts: 4000, learning: 1d}\nreport: {interval: 1h}\nseen_flows: {generation: 2h}");
+        let mut measured = Measured::new(
+            "interfaces: []\nnew_hosts: {days: 6, hosts: 4000, learning: 1d}\nreport: {interval: 1h}\nseen_flows: {generation: 2h}",
+        );
         let mut last: HashMap<u32, u64> = HashMap::new();
         for day in 0..60_u64 {
             if mix(seed ^ day << 8).is_multiple_of(7) {
                 measured.restart();
             }
-            let hosts: Vec<u32> =
-                (0..150).map(|nth| (mix(mix(seed) ^ day << 32 ^ nth) % 900) as u32).collect();
+            let hosts: Vec<u32> = (0..150).map(|nth| (mix(mix(seed) ^ day << 32 ^ nth) % 900) as u32).collect();
             let records: Vec<Record> = hosts.iter().map(|host| from(*host)).collect();
             let answers = measured.window(at(day * 86_400), DAY, &records, 0);
             let new = answers.new_hosts.unwrap();
@@ -128,12 +139,12 @@ fn hosts_are_new_after_the_days_that_are_configured() {
 }
 
 #[test]
-fn a_part_takes_the_memory_that_is_planned() {
+fn a_local_shard_takes_the_memory_that_is_planned() {
     for text in ["new_hosts: {}", "report: {horizons: [1h]}", "new_hosts: {}\nreport: {horizons: [1h]}"] {
         let (config, measured) = (config(text), Measured::new(text));
-        let part = Part::new(&measured.local.common());
-        let planned = Part::bytes_for(!config.report.horizons.is_empty(), config.new_hosts.is_some());
-        assert!(part.memory_bytes().abs_diff(planned) < 512, "{text}: {} of {planned}", part.memory_bytes());
+        let shard = LocalShard::new(&measured.local.common());
+        let planned = LocalShard::bytes_for(!config.report.horizons.is_empty(), config.new_hosts.is_some());
+        assert!(shard.memory_bytes().abs_diff(planned) < 512, "{text}: {} of {planned}", shard.memory_bytes());
     }
 }
 
@@ -144,7 +155,8 @@ fn only_senders_in_own_networks_are_hosts() {
     let new = private.window(at(0), DAY, &sent, 0).new_hosts.unwrap();
     assert_eq!((new.count.value, new.hosts.len()), (3, 3));
     assert!(new.hosts.iter().all(|host| matches!(host, IpAddr::V4(ip) if ip.is_private())), "{:?}", new.hosts);
-    let mut own = Measured::new("new_hosts: {}\nnetworks: {lan: {prefixes: [198.51.100.0/24], own: true}, far: [10.0.0.0/8]}");
+    let mut own =
+        Measured::new("new_hosts: {}\nnetworks: {lan: {prefixes: [198.51.100.0/24], own: true}, far: [10.0.0.0/8]}");
     assert_eq!(own.window(at(0), DAY, &sent, 0).new_hosts.unwrap().hosts, [IpAddr::from([198, 51, 100, 4])]);
 }
 
@@ -192,7 +204,8 @@ fn the_image_is_read_as_it_was_written_and_damage_is_noticed() {
         measured.window(at(1_700_000_000 + nth * 60), Duration::from_secs(60), &records, 1);
     }
     let bytes = measured.local.to_bytes();
-    let read = |bytes: &[u8]| Kept::from_bytes(bytes).map(|kept| Local::resume(&config(text), kept).unwrap().to_bytes());
+    let read =
+        |bytes: &[u8]| Kept::from_bytes(bytes).map(|kept| Local::resume(&config(text), kept).unwrap().to_bytes());
     assert_eq!(read(&bytes), Ok(bytes.clone()));
     for end in 0..bytes.len().min(4_000) {
         assert!(read(&bytes[..end]).is_err(), "{end}");

@@ -19,9 +19,9 @@ use weir_measure::{
     protocols::Protocols, question::Views, ranking::Ranked, summary::Summary, tcp::TcpCounts, window::Span,
 };
 use weir_schema::{
-    Beyond, Bounds, Distinct, Estimate, Histograms, Horizon, Interface, Ledger, NewFlows, NewHost, NewHosts, Observer, Remembered, Report, SCHEMA,
-    SelfMetrics, Sketches, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopPrefix, TopUnlisted, Totals, TotalsBounds,
-    Unique, Window, protocol_name, standard_lists,
+    Beyond, Bounds, Distinct, Estimate, Histograms, Horizon, Interface, Ledger, NewFlows, NewHost, NewHosts, Observer,
+    Remembered, Report, SCHEMA, SelfMetrics, Sketches, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopPrefix, TopUnlisted,
+    Totals, TotalsBounds, Unique, Window, protocol_name, standard_lists,
 };
 use weir_sketch::hyperloglog::CONFIDENCE;
 

@@ -14,8 +14,8 @@ use weir_config::{Addresses, view::Field};
 
 use self::rows::MaskedRows;
 use crate::{
-    Alert, Bounds, Estimate, Interface, Live, NewHost, Report, Row, Sketches, Spread, Sums, Top, TopPrefix, Totals, View,
-    ViewTable, standard_lists,
+    Alert, Bounds, Estimate, Interface, Live, NewHost, Report, Row, Sketches, Spread, Sums, Top, TopPrefix, Totals,
+    View, ViewTable, standard_lists,
 };
 
 impl Report {

@@ -6,8 +6,8 @@ use weir_config::view::Standard;
 
 use super::point::{Keyed, Label, Labels, Owner, Point, Reading, Scalar};
 use crate::{
-    Beyond, Entropy, Estimate, Histogram, Horizon, Interface, InterfaceRates, InterfaceUsage, Ledger, Report, Row, SinkMetrics,
-    Sums, Tally, Top, View, standard_lists,
+    Beyond, Entropy, Estimate, Histogram, Horizon, Interface, InterfaceRates, InterfaceUsage, Ledger, Report, Row,
+    SinkMetrics, Sums, Tally, Top, View, standard_lists,
 };
 
 /// A function that reads the points of a series.

@@ -35,18 +35,8 @@ pub(super) fn horizons(horizons: &[Horizon]) -> Grid {
 }
 
 pub(super) fn new_hosts(new: &NewHosts) -> Grid {
-    let NewHosts {
-        value,
-        lower,
-        upper,
-        confidence,
-        false_positive_rate,
-        fill,
-        since,
-        known_seconds,
-        learning,
-        hosts,
-    } = new;
+    let NewHosts { value, lower, upper, confidence, false_positive_rate, fill, since, known_seconds, learning, hosts } =
+        new;
     let mut grid = Grid::new([Left, Right, Right, Left, Right]);
     grid.row(["", "", "", "between", "confidence"].map(|caption| Cell::new(caption, Faint)));
     let [counted, error, bounds, sure] = counted([*value, *lower, *upper], *confidence);

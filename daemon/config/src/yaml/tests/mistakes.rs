@@ -86,7 +86,10 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("- a", &["1:1: expected a map such as {report: {interval: 10s}}, found the list [..]"]),
     // Unknown keys.
     ("report:\n  intervall: 10s", &["2:3: report.intervall: unknown key, did you mean interval?"]),
-    ("report: {colour: red}", &["1:10: report.colour: unknown key (known here: interval, first_window, top, horizons)"]),
+    (
+        "report: {colour: red}",
+        &["1:10: report.colour: unknown key (known here: interval, first_window, top, horizons)"],
+    ),
     (
         "report: {top: 5, 1: x, ~: y, [a]: z}",
         &[

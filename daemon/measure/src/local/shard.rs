@@ -1,4 +1,4 @@
-//! One worker's part of what is measured with the local key. It is used by the shard that has it.
+//! One worker's sketches with the local key, for the open window. They are a part of its shard.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
 /// The most new hosts of a window that are listed.
 pub const LISTED_MAX: usize = 64;
 
-/// What the parts of all workers have in common.
+/// What those of all workers have in common.
 #[derive(Clone, Debug)]
 pub struct Common {
     /// The local key.
@@ -26,9 +26,9 @@ pub struct Common {
     pub known_hosts: Option<Arc<KnownHosts>>,
 }
 
-/// The part of one window.
+/// The sketches of one window.
 #[derive(Clone)]
-pub struct Part {
+pub struct LocalShard {
     hash: KeyedHash,
     /// Distinct counts for the horizons, if there are any.
     pub unique: Option<Unique>,
@@ -39,30 +39,30 @@ pub struct Part {
     pub listed: Vec<IpAddr>,
 }
 
-impl Part {
-    /// An empty part. All its memory is allocated and resident from the start.
+impl LocalShard {
+    /// Empty sketches. All their memory is allocated and resident from the start.
     pub fn new(common: &Common) -> Self {
         let Common { key, has_horizons, known_hosts } = common;
         let listed = if known_hosts.is_some() { LISTED_MAX } else { 0 };
-        let mut part = Self {
+        let mut shard = Self {
             hash: KeyedHash::new(*key),
             unique: has_horizons.then(|| horizon::unique(key.id())),
             known_hosts: known_hosts.clone(),
             new_hosts: 0,
             listed: Vec::with_capacity(listed),
         };
-        part.clear();
-        part
+        shard.clear();
+        shard
     }
 
-    /// The memory of a part, in bytes.
+    /// The memory of new ones, in bytes.
     pub const fn bytes_for(has_horizons: bool, has_hosts: bool) -> usize {
         let unique = if has_horizons { horizon::UNIQUE_BYTES } else { 0 };
         let listed = if has_hosts { LISTED_MAX * size_of::<IpAddr>() } else { 0 };
         if has_horizons || has_hosts { size_of::<Self>() + unique + listed } else { 0 }
     }
 
-    /// The memory that it takes, in bytes.
+    /// The memory that they take, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let unique = self.unique.as_ref().map_or(0, Unique::memory_bytes);
         size_of::<Self>() + unique + self.listed.capacity() * size_of::<IpAddr>()
@@ -92,7 +92,7 @@ impl Part {
         }
     }
 
-    /// Empties it for the next window.
+    /// Empties them for the next window.
     pub fn clear(&mut self) {
         let Self { hash: _, unique, known_hosts: _, new_hosts, listed } = self;
         if let Some(unique) = unique {
