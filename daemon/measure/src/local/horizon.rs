@@ -1,6 +1,7 @@
 //! Distinct counts over a horizon, such as the last 24 hours: a union of the windows in it.
 //!
-//! A horizon has [`PARTS`] parts of equal length, which begin at multiples of that length since 1970. Each part unites
+//! A horizon has [`PARTS`] parts of equal length or, so that each has whole windows, some more. They begin at multiples
+//! of that length since 1970. Each part unites
 //! the windows that begin in it. The union of a horizon has the parts that begin within it, so it is up to one part
 //! shorter than the horizon, and never longer. The answer says when it begins, and how much of it weir has measured.
 //!
@@ -15,7 +16,7 @@ use weir_sketch::{Estimate, HyperLogLog, MergeError};
 
 use crate::{configured::configured, summary::bounded, unique::Unique};
 
-/// Parts of a horizon. Besides them there is one that is filled.
+/// The fewest parts of a horizon, unless windows are longer. Besides them there is one that is filled.
 pub const PARTS: u32 = 24;
 /// Registers of each count as a power of two: a standard error of 1.6 %.
 const PRECISION: u32 = 12;
@@ -87,6 +88,7 @@ pub struct Horizon {
     /// The length of a part.
     part: Duration,
     parts: Vec<Part>,
+    parts_max: usize,
     /// Room for a union.
     union: Unique,
     /// Counts of parts that were dropped, for the next ones.
@@ -97,26 +99,28 @@ impl Horizon {
     /// A horizon of this length, with windows of this length, and what an earlier weir has left of it. All its memory is
     /// allocated and resident from the start.
     pub fn new(length: Duration, interval: Duration, key_id: u64, kept: Vec<Part>) -> Self {
-        let part = (length / PARTS).max(interval).max(Duration::from_secs(1));
-        let parts_max = Self::parts_max();
+        let (part, parts_max) = Self::layout(length, interval);
         let mut parts = kept;
         parts.truncate(parts_max);
         parts.reserve_exact(parts_max - parts.len());
         let mut spare: Vec<_> = (parts.len()..parts_max).map(|_| unique(key_id)).collect();
         let mut union = unique(key_id);
         spare.iter_mut().chain([&mut union]).for_each(Unique::clear);
-        Self { length, part, parts, union, spare }
+        Self { length, part, parts, parts_max, union, spare }
     }
 
-    /// The memory of a horizon, in bytes.
-    pub const fn bytes() -> usize {
-        size_of::<Self>()
-            + Self::parts_max() * (size_of::<Part>() + size_of::<Unique>())
-            + (PARTS as usize + 2) * UNIQUE_BYTES
+    /// The memory of a horizon of this length with windows of this length, in bytes.
+    pub fn bytes_for(length: Duration, interval: Duration) -> usize {
+        let (_, parts_max) = Self::layout(length, interval);
+        size_of::<Self>() + parts_max * (size_of::<Part>() + size_of::<Unique>()) + (parts_max + 1) * UNIQUE_BYTES
     }
 
-    const fn parts_max() -> usize {
-        PARTS as usize + 1
+    /// The length of a part, which is that of some windows, and how many parts there are at most.
+    fn layout(length: Duration, interval: Duration) -> (Duration, usize) {
+        let interval = interval.as_secs().max(1);
+        let windows = (length.as_secs() / u64::from(PARTS) / interval).max(1);
+        let part = windows * interval;
+        (Duration::from_secs(part), length.as_secs().div_ceil(part) as usize + 1)
     }
 
     /// The horizon.
@@ -162,7 +166,7 @@ impl Horizon {
         if self.parts.last().is_some_and(is_of) {
             return self.parts.len() - 1;
         }
-        if self.parts.len() == Self::parts_max() {
+        if self.parts.len() >= self.parts_max {
             self.drop_one(window.end);
         }
         let unique = self.spare.pop().unwrap_or_else(|| unique(window.unique.sources.key_id()));
@@ -352,7 +356,7 @@ mod tests {
                     assert_eq!(answer.covered, covered, "{seed}");
                 }
             }
-            assert!(horizon.parts().len() <= Horizon::parts_max());
+            assert!(horizon.parts().len() <= horizon.parts_max);
         }
         assert!(answers > 5_000 && misses * 1000 <= answers * 2, "{misses} of {answers} bounds failed");
         assert!(widest < 0.25, "{widest}");

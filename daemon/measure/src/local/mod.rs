@@ -123,13 +123,12 @@ impl Local {
 
     /// The memory that this configuration needs besides that of shards, with a line for each.
     pub fn memory(config: &Config) -> [MemoryPart; 3] {
-        let horizons = config.report.horizons.len();
+        let bytes = |length: &Duration| Horizon::bytes_for(*length, config.report.interval);
+        let of_horizons: usize = config.report.horizons.iter().map(bytes).sum();
         let hosts = config.new_hosts.map_or(0, |hosts| KnownHosts::bytes_for(hosts.hosts));
-        let of_horizons = horizons * Horizon::bytes();
         let images = IMAGES * (of_horizons + hosts);
         [
-            MemoryPart::new("horizons", of_horizons as u64, format!("{horizons} x {} parts", horizon::PARTS + 1))
-                .if_any(),
+            MemoryPart::new("horizons", of_horizons as u64, "their parts, and room to unite them").if_any(),
             MemoryPart::new("filter of known hosts", hosts as u64, "shared by all").if_any(),
             MemoryPart::new("their images for the disk", images as u64, "while they are written").if_any(),
         ]
