@@ -11,8 +11,9 @@
 //! together. `distinct` counts distinct addresses over many windows. `samples` has flow records for
 //! questions that no view asked, which `asked_flows` answers. `archive` has the blocks on disk, each with a
 //! `filter` of its addresses, and `disk` the rest. [`usage`] has what interfaces carried in thirteen months, and a
-//! thread of its own. [`local`] is the file of horizons and known hosts. `answer`, `of_key` and `find` compose the answers for clients, `query` chooses one, `recorder`
-//! is the thread, and `stored` reads a folder without a running weir.
+//! thread of its own. [`local`] is the file of horizons and known hosts. `answer`, `of_key` and `find` compose the
+//! answers for clients, `query` chooses one, `recorder` is the thread, and `stored` reads a folder without a running
+//! weir.
 
 #![forbid(unsafe_code)]
 

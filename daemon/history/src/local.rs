@@ -1,8 +1,8 @@
 //! The file in which horizons and known hosts outlive a restart, with the local key that they are made with.
 //!
-//! It is `local` in the folder of the history, and only weir's user may read it. A thread replaces it every quarter of an
-//! hour and at the end, so that no other thread waits for the disk and flash wears out slowly. After a crash it is what
-//! it was a quarter of an hour ago.
+//! It is `local` in the folder of the history, and only weir's user may read it. A thread replaces it every quarter of
+//! an hour and at the end, so that no other thread waits for the disk and flash wears out slowly. After a crash it is
+//! what it was a quarter of an hour ago.
 //!
 //! ```text
 //!  0  8  "weirloc1"

@@ -89,8 +89,8 @@ impl Closing {
         is_due.then(|| self.seen.rotate_to(self.keys.id()))
     }
 
-    /// Notes that a window ends now, and rotates the filter of known hosts if that is due. Call it before any flow of the
-    /// next window is looked up, and before the window's report.
+    /// Notes that a window ends now, and rotates the filter of known hosts if that is due. Call it before any flow of
+    /// the next window is looked up, and before the window's report.
     pub fn end_window(&mut self, span: Span) {
         if let Some(local) = &mut self.local {
             local.end_window(span);

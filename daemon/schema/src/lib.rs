@@ -139,8 +139,8 @@ pub struct Report {
     pub unique: Unique,
     /// Estimate of the number of flows that were not seen before.
     pub new_flows: NewFlows,
-    /// Distinct addresses and flows over the configured horizons, which end with this window, the shortest first. Absent
-    /// if there are none. They cannot be added up over windows or routers.
+    /// Distinct addresses and flows over the configured horizons, which end with this window, the shortest first.
+    /// Absent if there are none. They cannot be added up over windows or routers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub horizons: Vec<Horizon>,
     /// Hosts that were not seen for a long time. Absent unless the configuration looks for them.
@@ -602,15 +602,15 @@ pub struct NewHosts {
     /// For how many seconds since then weir has measured. An address that sent nothing in this time counts as new.
     #[schemars(range(min = 0))]
     pub known_seconds: f64,
-    /// True if weir had not known hosts for as long as `new_hosts.learning` says when the window began. Then hosts count
-    /// as new that may have been there for long, and neither rules nor metrics have the number.
+    /// True if weir had not known hosts for as long as `new_hosts.learning` says when the window began. Then hosts
+    /// count as new that may have been there for long, and neither rules nor metrics have the number.
     pub learning: bool,
     /// The first of them: at most 64.
     pub hosts: Vec<NewHost>,
 }
 
-/// A host that was not seen for a long time. It sent its first packet in the report's window, or shortly before if a CPU
-/// was late.
+/// A host that was not seen for a long time. It sent its first packet in the report's window, or shortly before if a
+/// CPU was late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NewHost {
     /// Its address.

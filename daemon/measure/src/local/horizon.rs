@@ -96,8 +96,8 @@ pub struct Horizon {
 }
 
 impl Horizon {
-    /// A horizon of this length, with windows of this length, and what an earlier weir has left of it. All its memory is
-    /// allocated and resident from the start.
+    /// A horizon of this length, with windows of this length, and what an earlier weir has left of it. All its memory
+    /// is allocated and resident from the start.
     pub fn new(length: Duration, interval: Duration, key_id: u64, kept: Vec<Part>) -> Self {
         let (part, parts_max) = Self::layout(length, interval);
         let mut parts = kept;

@@ -51,8 +51,8 @@ impl KnownHosts {
         GENERATIONS * SharedBloom::bytes_for(hosts, rate_of_each())
     }
 
-    /// A filter with these generations, the current one first. `None` if they are not of the size and the key of one for
-    /// this many hosts.
+    /// A filter with these generations, the current one first. `None` if they are not of the size and the key of one
+    /// for this many hosts.
     pub fn from_generations(kept: [SharedBloom; GENERATIONS], hosts: u64, key_id: u64) -> Option<Self> {
         let planned = generation(hosts, key_id).geometry();
         let fits = |kept: &SharedBloom| (kept.geometry(), kept.key_id()) == (planned, key_id);
@@ -71,15 +71,15 @@ impl KnownHosts {
         array::from_fn(|age| &self.generations[(epoch + GENERATIONS - age) % GENERATIONS])
     }
 
-    /// Inserts the host with this hash. Returns whether it is new. Of several threads that insert a new host at once, at
-    /// most one gets `true`.
+    /// Inserts the host with this hash. Returns whether it is new. Of several threads that insert a new host at once,
+    /// at most one gets `true`.
     pub fn insert(&self, hash: u64) -> bool {
         let [current, others @ ..] = self.generations();
         current.insert(hash) && !others.iter().any(|generation| generation.contains(hash))
     }
 
-    /// Empties the oldest generation and makes it the current one. Returns the rate of false positives that it had. Only
-    /// one thread may call it.
+    /// Empties the oldest generation and makes it the current one. Returns the rate of false positives that it had.
+    /// Only one thread may call it.
     pub fn rotate(&self) -> f64 {
         let next = self.epoch.load(Relaxed).wrapping_add(1);
         let oldest = &self.generations[next % GENERATIONS];

@@ -5,8 +5,8 @@
 //! local key lives as long as the horizons and the filter of known hosts. Nothing that is made with it leaves the
 //! machine, neither a sketch nor the fingerprint of the key: reports have numbers only.
 //!
-//! Each worker's shard has a local [`shard`]. At the end of a window, [`Local`] unites these, adds the union to each [`horizon`], and
-//! counts hosts that the filter of [`known_hosts`] did not know. [`image`] is its format on disk.
+//! Each worker's shard has a local [`shard`]. At the end of a window, [`Local`] unites these, adds the union to
+//! each [`horizon`], and counts hosts that the filter of [`known_hosts`] did not know. [`image`] is its format on disk.
 
 pub mod horizon;
 mod image;
