@@ -65,7 +65,7 @@ mod tests {
         for (text, part) in [
             ("[4m]", "4m is below the minimum of 5m"),
             ("[31d]", "above the maximum"),
-            ("[1h, 2h, 3h, 4h, 5h]", "at most 4"),
+            ("[1h, 2h, 3h, 4h, 5h]", "more than the 4 allowed"),
             ("[1h, 60m]", "1h is listed twice"),
             ("[300.5s]", "is not a whole number of seconds"),
             ("1h", "a list such as [1h, 24h]"),
