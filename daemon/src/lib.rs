@@ -31,6 +31,7 @@ pub mod external;
 pub mod handover;
 pub mod history;
 pub mod key;
+mod local;
 pub mod memory;
 pub mod needs;
 pub mod pipeline;

@@ -52,6 +52,7 @@ mod grafana;
 mod handover;
 mod histories;
 mod history;
+mod hosts;
 mod inherited;
 mod interfaces;
 mod ipfix;
@@ -151,6 +152,7 @@ const PATIENT: &[Suite] = &[
     Suite::in_namespaces("interfaces", interfaces::TESTS),
     Suite::in_namespaces("endings", endings::TESTS),
     Suite::in_namespaces("history", history::TESTS),
+    Suite::in_namespaces("hosts", hosts::TESTS),
     Suite::in_namespaces("afpacket", afpacket::TESTS),
     Suite::in_namespaces("control", control::TESTS),
     Suite { name: "top", tests: top::TESTS, requirements: top::requirements },

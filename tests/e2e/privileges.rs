@@ -60,7 +60,7 @@ fn check_now(daemon: &Daemon, keeper: &str) -> Result<()> {
     for (name, effective) in threads {
         let allowed = match name.as_str() {
             _ if name == keeper => NET_ADMIN,
-            "sink" | "weir-history" | "weir-reload" | "weir-state" | "weir-usage" => FILES,
+            "sink" | "weir-history" | "weir-local" | "weir-reload" | "weir-state" | "weir-usage" => FILES,
             _ => 0,
         };
         ensure!(effective & !allowed == 0, "{name} has {effective:x}, and may have {allowed:x}");

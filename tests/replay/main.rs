@@ -23,6 +23,7 @@ mod fleet;
 mod frames;
 mod full_disk;
 mod history;
+mod horizons;
 mod keys;
 mod library;
 mod midnight;
@@ -62,6 +63,8 @@ fn main() -> ExitCode {
         trial("full_disk::the_newest_windows_are_kept", full_disk::the_newest_windows_are_kept, &[&root]),
         trial("history::no_view_asked", history::it_answers_questions_that_no_view_asked, &[]),
         trial("history::of_a_router", history::a_folder_of_a_router_is_not_touched, &[]),
+        trial("horizons::counts", horizons::counts_over_horizons_are_those_of_their_windows, &[]),
+        trial("horizons::new_hosts", horizons::new_hosts_are_those_that_had_not_sent, &[]),
         trial("adversary::the_lists", adversary::the_lists, &[]),
         trial("adversary::the_filter_of_seen_flows", adversary::the_filter_of_seen_flows, &[]),
         trial("adversary::the_flow_cache", || adversary::the_flow_cache(false), &[]),

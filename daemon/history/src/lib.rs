@@ -11,8 +11,9 @@
 //! together. `distinct` counts distinct addresses over many windows. `samples` has flow records for
 //! questions that no view asked, which `asked_flows` answers. `archive` has the blocks on disk, each with a
 //! `filter` of its addresses, and `disk` the rest. [`usage`] has what interfaces carried in thirteen months, and a
-//! thread of its own. `answer`, `of_key` and `find` compose the answers for clients, `query` chooses one, `recorder`
-//! is the thread, `stored` reads a folder without a running weir, and `several` adds up those of several routers.
+//! thread of its own. [`local`] is the file of horizons and known hosts. `answer`, `of_key` and `find` compose the
+//! answers for clients, `query` chooses one, `recorder` is the thread, `stored` reads a folder without a running weir,
+//! and `several` adds up those of several routers.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod disk;
 mod distinct;
 mod filter;
 mod find;
+pub mod local;
 mod of_key;
 mod packed;
 mod query;

@@ -21,6 +21,10 @@ use weir_config::{Estimates, Secret};
 use weir_sketch::{Seen, hash::Key};
 
 use crate::{
+    local::{
+        Local,
+        shard::{Common, LocalShard},
+    },
     question::Views,
     shard::{Secrets, Shard},
 };
@@ -41,6 +45,8 @@ pub struct Keys {
     places: Key,
     /// The key of the previous window and the keys of the generations of seen flows, if they differ from the latest.
     earlier: Vec<Key>,
+    /// What shards measure with the local key, if anything.
+    local: Option<Common>,
 }
 
 impl Keys {
@@ -49,7 +55,12 @@ impl Keys {
     pub fn new(secret: impl Into<Secret>, coins: Key, start: Timestamp) -> Self {
         let secret = secret.into();
         let (window, places) = (of_day(&secret, start), of_window(coins, 0, start));
-        Self { secret, coins, equipped: 0, window, number: 0, places, earlier: Vec::new() }
+        Self { secret, coins, equipped: 0, window, number: 0, places, earlier: Vec::new(), local: None }
+    }
+
+    /// Has the shards that are made from now on measure with the local key, too.
+    pub fn add_local(&mut self, local: Option<&Local>) {
+        self.local = local.map(Local::common);
     }
 
     /// The fingerprint of the latest window's key.
@@ -99,6 +110,7 @@ impl Keys {
     /// A shard for the latest window, with a sketch for each of these views.
     pub fn shard(&mut self, settings: &Estimates, views: &Arc<Views>) -> Box<Shard> {
         let mut shard = Box::new(Shard::new(settings, views, self.window));
+        shard.local = self.local.as_ref().map(|common| Box::new(LocalShard::new(common)));
         self.equip(&mut shard);
         shard
     }

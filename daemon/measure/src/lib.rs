@@ -18,7 +18,8 @@
 //! is a list in two orders. [`entropy`] says how evenly traffic is spread over the keys of a view. Bounds come from the
 //! tails of the [`binomial`] distribution.
 //!
-//! A [`sampler`] draws the records that the history keeps, for questions that no view asks.
+//! Distinct counts over [`local`] horizons and new hosts need a key that does not change at midnight. A [`sampler`]
+//! draws the records that the history keeps, for questions that no view asks.
 //!
 //! [`export`] extracts what is merged with the exports of other routers. An [`account`] has the exact numbers. Records
 //! that sampling took are held until it is known whether anything was left out. Rows and totals are made to agree with
@@ -43,6 +44,7 @@ pub mod heavy_hitters;
 pub mod hosts;
 pub mod keys;
 pub mod lane;
+pub mod local;
 pub mod look_up;
 pub mod new_flows;
 pub mod open;

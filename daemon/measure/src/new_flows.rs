@@ -70,16 +70,28 @@ impl NewFlows {
     /// The estimate. Its bounds hold with the probability `confidence`, as do those of all flows. Each side gets half
     /// of the rest.
     pub fn new(counted: Counted, filter_state: FilterState<'_>, confidence: f64) -> Self {
-        let Counted { new, workers, unknown, flows } = counted;
         let FilterState { filter, emptied } = filter_state;
         let rate = filter.false_positive_rate_across(emptied.unwrap_or(0.0));
+        Self {
+            count: counted.bounded(rate, emptied.is_some(), confidence),
+            false_positive_rate: rate,
+            fill: filter.fill(),
+        }
+    }
+}
+
+impl Counted {
+    /// The number of new keys with its bounds, if the filter mistook a new key for a known one with a probability of at
+    /// most `rate`, and was rotated within the window or not. Only the upper bound may fail, with half of what is left
+    /// of the probability `confidence`.
+    pub fn bounded(self, rate: f64, is_rotated: bool, confidence: f64) -> Estimate {
+        let Self { new, workers, unknown, flows } = self;
         // A single worker inserts nothing while it rotates.
-        let racing = if emptied.is_some() && workers > 1 { workers } else { 0 };
+        let racing = if is_rotated && workers > 1 { workers } else { 0 };
         let most = most_trials(new, 1.0 - rate, (1.0 - confidence) / 2.0);
         let upper = most.saturating_add(racing).saturating_add(unknown);
         let upper = if flows.upper < new { upper } else { upper.min(flows.upper) };
-        let count = Estimate { value: new, lower: new, upper };
-        Self { count, false_positive_rate: rate, fill: filter.fill() }
+        Estimate { value: new, lower: new, upper }
     }
 }
 

@@ -32,6 +32,7 @@ use weir_sketch::{
 use super::{
     columns::{Item, TOGETHER, Transposed},
     drawn::Drawn,
+    local::shard::LocalShard,
     pool::Pool,
     protocols::Protocols,
     recent::Recent,
@@ -95,6 +96,8 @@ pub struct Shard {
     pub unique: Unique,
     /// Flows that the filter of seen flows did not know.
     pub new_flows: u64,
+    /// What is measured with the local key, if anything is.
+    pub local: Option<Box<LocalShard>>,
     /// The questions of this window.
     plan: Arc<Views>,
     /// The sketch of each question.
@@ -127,6 +130,7 @@ impl Shard {
             sampler: Sampler::new(plan.sample),
             unique: Unique::new(settings, key.id()),
             new_flows: 0,
+            local: None,
             views: plan.questions.iter().map(|question| ViewSketch::new(question, key.id(), TOGETHER)).collect(),
             plan: plan.clone(),
             records: 0,
@@ -342,6 +346,9 @@ impl Shard {
         let is_new = |item: &Item<'_>| seen.insert_by(|key_id| self.flow_hash(key_id, item));
         let new: u32 = (0..).zip(items).map(|(nth, item)| u32::from(is_new(item)) << nth).sum();
         self.new_flows += u64::from(new.count_ones());
+        if let Some(local) = &mut self.local {
+            local.absorb(items, &self.plan.networks);
+        }
         let facts = self.plan.facts();
         for (view, question) in self.views.iter_mut().zip(&self.plan.questions) {
             if question.is_of_flows && question.view.measure != Measure::NewFlows {
@@ -414,6 +421,7 @@ impl Shard {
             sampler,
             unique,
             new_flows,
+            local,
             plan: _,
             views,
             records,
@@ -434,6 +442,9 @@ impl Shard {
         *total = Tally::default();
         *protocols = Protocols::default();
         *new_flows = 0;
+        if let Some(local) = local {
+            local.clear();
+        }
         *records = 0;
         *sampling_least = u16::MAX;
         *sampling = 1;
@@ -448,6 +459,7 @@ impl Shard {
             + self.recent.memory_bytes()
             + self.sampler.memory_bytes()
             + self.unique.memory_bytes()
+            + self.local.as_ref().map_or(0, |local| local.memory_bytes())
             + self.views.iter().map(ViewSketch::memory_bytes).sum::<usize>()
     }
 

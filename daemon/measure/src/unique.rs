@@ -1,7 +1,7 @@
 //! Counts distinct addresses and flows.
 
 use weir_config::Estimates;
-use weir_sketch::HyperLogLog;
+use weir_sketch::{HyperLogLog, MergeError};
 
 use super::{by::Kind, columns::Columns, configured::distinct};
 
@@ -19,8 +19,29 @@ pub struct Unique {
 impl Unique {
     /// Empty sketches for keys with this fingerprint.
     pub fn new(settings: &Estimates, key_id: u64) -> Self {
-        let distinct = || distinct(settings.unique_error, key_id);
-        Self { sources: distinct(), destinations: distinct(), flows: distinct() }
+        Self::of(|| distinct(settings.unique_error, key_id))
+    }
+
+    /// Three sketches that this function makes.
+    pub fn of(sketch: impl Fn() -> HyperLogLog) -> Self {
+        Self { sources: sketch(), destinations: sketch(), flows: sketch() }
+    }
+
+    /// The three sketches.
+    pub const fn each(&self) -> [&HyperLogLog; 3] {
+        let Self { sources, destinations, flows } = self;
+        [sources, destinations, flows]
+    }
+
+    /// Merges others into these. Both must have been made alike.
+    ///
+    /// # Errors
+    ///
+    /// The sketches were built differently, or have other keys.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        self.sources.merge(&other.sources)?;
+        self.destinations.merge(&other.destinations)?;
+        self.flows.merge(&other.flows)
     }
 
     /// Counts flows and their addresses.

@@ -36,6 +36,7 @@ use weir_datapath::{
 };
 use weir_measure::{
     keys::Keys,
+    local::Local,
     order::Closed,
     question::{KeyQuery, Views},
     seen::{self, Rotation},
@@ -211,6 +212,8 @@ pub fn replay_to(
     views.directory.assign(0, &[&interface], None);
     // The first packet determines the day.
     let mut keys = Keys::new(secret, key.derive("coins"), Timestamp::UNIX_EPOCH);
+    let local = Local::new(config, key.derive("local"));
+    keys.add_local(local.as_ref());
     let [first, spare] = [(), ()].map(|()| keys.shard(&config.estimates, &views));
     let seen = Arc::new(seen::filter(&config.seen_flows, keys.id()));
     // One thread measures, as on a machine with one CPU.
@@ -240,6 +243,7 @@ pub fn replay_to(
             memory_bytes,
             cpu_time: clock::cpu_time(),
             last: None,
+            local,
             alerts,
             exporter: SketchExporter::new(config.export.clone()),
             remembered: None,
@@ -485,6 +489,7 @@ impl Run<'_> {
             begin: Duration::from_nanos(over.start_ns),
             end: Duration::from_nanos(over.end_ns),
         };
+        self.closing.end_window(times.span);
         let notes = std::mem::take(&mut self.notes);
         let capture = MeasuredInterface {
             slot: Some(0),

@@ -10,6 +10,7 @@ use weir_measure::{
     answer::Answer,
     export::MergedWindow,
     keys::Keys,
+    local::{self, Local},
     look_up::{LastWindow, look_up},
     new_flows::FilterState,
     order::Closed,
@@ -54,6 +55,8 @@ pub struct Closing {
     pub cpu_time: Duration,
     /// The data for looking up keys in the last reported window.
     pub last: Option<LastWindow>,
+    /// What is measured with the local key, if anything is.
+    pub local: Option<Local>,
     /// The rules that judge each report.
     pub alerts: Alerts,
     /// The exporter of sketches.
@@ -84,6 +87,14 @@ impl Closing {
         let Times { span: _, begin, end } = times;
         let is_due = self.rotation.take_turn(begin, end, self.seen.should_rotate());
         is_due.then(|| self.seen.rotate_to(self.keys.id()))
+    }
+
+    /// Notes that a window ends now, and rotates the filter of known hosts if that is due. Call it before any flow of
+    /// the next window is looked up, and before the window's report.
+    pub fn end_window(&mut self, span: Span) {
+        if let Some(local) = &mut self.local {
+            local.end_window(span);
+        }
     }
 
     /// Rotates the filter as if empty windows of this length had filled the time between the last window and the next.
@@ -124,6 +135,10 @@ impl Closing {
         let seen = FilterState { filter: &self.seen, emptied };
         let mut summary = Summary::merge(window, &self.views, self.interfaces, seen, CONFIDENCE)?;
         let self_metrics = self.self_metrics(&summary, late, sinks);
+        let local = match &mut self.local {
+            Some(local) => local.add(window, span, &summary, CONFIDENCE)?,
+            None => local::Answers::default(),
+        };
         let mut interfaces = account(&summary.ledgers);
         tell_apart(&mut interfaces);
         let sample = sample(window, &summary.uncertainty);
@@ -153,6 +168,7 @@ impl Closing {
             self_metrics,
         };
         let mut report = compose::report(context, &summary);
+        (report.horizons, report.new_hosts) = compose::with_local_key(local);
         report.sketches = sketches.map(Box::new);
         Ok(report)
     }

@@ -49,7 +49,7 @@ mod trust;
 mod union;
 mod usage;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -142,6 +142,13 @@ pub struct Report {
     pub unique: Unique,
     /// Estimate of the number of flows that were not seen before.
     pub new_flows: NewFlows,
+    /// Distinct addresses and flows over the configured horizons, which end with this window, the shortest first.
+    /// Absent if there are none. They cannot be added up over windows or routers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub horizons: Vec<Horizon>,
+    /// Hosts that were not seen for a long time. Absent unless the configuration looks for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_hosts: Option<NewHosts>,
     /// The largest talkers by bytes.
     pub top: Top,
     /// The largest talkers by packets.
@@ -554,6 +561,63 @@ pub struct NewFlows {
     /// The share of the filter's bits that are set, 0 to 1, at the end of the window.
     #[schemars(range(min = 0, max = 1))]
     pub fill: f64,
+}
+
+/// Distinct addresses and flows over a horizon that is longer than a window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Horizon {
+    /// The horizon as rules and metrics call it: `1h`, `24h`.
+    pub name: String,
+    /// The length of the horizon in seconds, as configured.
+    pub seconds: u64,
+    /// When the first window that it includes began, RFC 3339 in UTC. This is up to a 24th part of the horizon later
+    /// than `seconds` before the end of the report's window, and later if weir has not measured for so long.
+    #[serde(serialize_with = "instant::fixed")]
+    pub start: Timestamp,
+    /// For how many seconds since `start` weir has measured. What passed at other times is not included.
+    #[schemars(range(min = 0))]
+    pub covered_seconds: f64,
+    /// The numbers of that time. They are at least those of the report's window.
+    pub unique: Unique,
+}
+
+/// Hosts that were not seen for a long time: senders in own networks or, if none is configured, in private ranges.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NewHosts {
+    /// The likeliest number.
+    pub value: u64,
+    /// The true number is at least this.
+    pub lower: u64,
+    /// The true number is at most this.
+    pub upper: u64,
+    /// The probability that the true number lies between the bounds, 0 to 1. The lower bound always holds.
+    #[schemars(range(min = 0, max = 1))]
+    pub confidence: f64,
+    /// The highest probability in the window that a new host was mistaken for a known one, 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub false_positive_rate: f64,
+    /// The share of the bits of the filter's current generation that are set, 0 to 1, at the end of the window.
+    #[schemars(range(min = 0, max = 1))]
+    pub fill: f64,
+    /// Since when weir knows hosts, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub since: Timestamp,
+    /// For how many seconds since then weir has measured. An address that sent nothing in this time counts as new.
+    #[schemars(range(min = 0))]
+    pub known_seconds: f64,
+    /// True if weir had not known hosts for as long as `new_hosts.learning` says when the window began. Then hosts
+    /// count as new that may have been there for long, and neither rules nor metrics have the number.
+    pub learning: bool,
+    /// The first of them: at most 64.
+    pub hosts: Vec<NewHost>,
+}
+
+/// A host that was not seen for a long time. It sent its first packet in the report's window, or shortly before if a
+/// CPU was late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NewHost {
+    /// Its address.
+    pub src_ip: IpAddr,
 }
 
 /// An estimated count. Its list states the confidence.

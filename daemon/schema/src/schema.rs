@@ -131,6 +131,8 @@ mod tests {
             ("", "views"),
             ("", "answers"),
             ("", "sketches"),
+            ("", "horizons"),
+            ("", "new_hosts"),
             ("/self", "kernel_ns_per_packet"),
             ("/self/rings", "peak_fill"),
             ("/self/sinks/0", "last_error"),

@@ -144,6 +144,9 @@ impl Union {
             views,
             answers: _,
             usage: _,
+            // Sketches of a local key stay where they are, and hosts are new once: the single reports have both.
+            horizons: _,
+            new_hosts: _,
             rates: _,
             histograms,
             sketches: _,

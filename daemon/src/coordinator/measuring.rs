@@ -7,7 +7,7 @@ use weir_attach::{Attachments, Obtained};
 use weir_common::ledger::{Counters, Ledger, Tally};
 use weir_config::{Config, interface::NO_ROUTE};
 use weir_datapath::{self as datapath, interface::MeasuredInterface, rates::Rates};
-use weir_history::usage::Usage;
+use weir_history::{local::LocalWriter, usage::Usage};
 use weir_measure::{
     order::{Change, Closed},
     question::Views,
@@ -48,6 +48,8 @@ pub struct Measuring<'a, 'scope> {
     pub last: Option<LastWindow>,
     /// What interfaces carry by hour, day and month, if that is counted.
     pub usage: Option<Usage>,
+    /// Writes what is measured with the local key to disk, if anything is.
+    pub local_writer: Option<LocalWriter>,
 }
 
 /// The last reported window. Keys are looked up in it until the next one ends. Until then its shard is not needed
@@ -112,6 +114,7 @@ impl Measuring<'_, '_> {
         // Flows are also forgotten while the machine sleeps, so this clock includes that time.
         let now = clock::since_boot();
         let times = Times { span, begin: now.saturating_sub(span.length), end: now };
+        self.closing.end_window(span);
         let emptied = self.closing.rotate(times);
         self.closing.advance(next.wall, !may_change);
         let mut window = self.workers.close(patience, change, |spare| self.closing.keys.equip(spare))?;
@@ -121,7 +124,7 @@ impl Measuring<'_, '_> {
         if let Some(next) = upcoming {
             self.closing.alerts.part_from(&next.config.rules(), &questions(&next.views));
         }
-        let Self { attachments, closing, usage, .. } = self;
+        let Self { attachments, closing, usage, local_writer, .. } = self;
         // Records that are still to come belong to the interfaces that had the slots until now.
         let keeps_slots = !late.is_empty() || !window.late.is_empty();
         let account = |ledgers: &[Ledger]| account(attachments, config, ledgers, keeps_slots);
@@ -131,6 +134,9 @@ impl Measuring<'_, '_> {
             report.usage = if config.watches_usage() { usage.of_month() } else { Vec::new() };
         }
         closing.judge(&mut report);
+        if let Some((writer, local)) = local_writer.as_mut().zip(closing.local.as_ref()) {
+            writer.offer(|| local.to_bytes());
+        }
         let longer = closing.remembered.take();
         let remembered =
             config.history.is_some().then(|| Box::new(Remembered::report(longer, &report).masked(config.addresses)));

@@ -467,9 +467,12 @@ impl Coordinator<'_, '_> {
     /// Ends the workers, and gives the sinks a while to deliver what is queued.
     fn leave(self) {
         let Self { measuring, publisher, ender, control, reloads, .. } = self;
-        let Measuring { workers, handover, closing, .. } = measuring;
+        let Measuring { workers, handover, closing, local_writer, .. } = measuring;
         if let Some(handover) = handover {
             handover.end(&closing.seen, closing.rotation.begun());
+        }
+        if let Some((writer, local)) = local_writer.zip(closing.local.as_ref()) {
+            writer.end(local.to_bytes());
         }
         drop(ender);
         drop(control);

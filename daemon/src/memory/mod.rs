@@ -24,7 +24,18 @@ use weir_deliver::{
     sink::{ENTRY_MESSAGES_BYTES, KAFKA_ANSWER_BYTES},
     spool,
 };
-use weir_measure::{lane::LATE_BYTES, open, question::Views, ranking::Ranked, seen, shard::Shard};
+use weir_measure::{
+    lane::LATE_BYTES,
+    local::{
+        Local,
+        shard::{LISTED_MAX, LocalShard},
+    },
+    open,
+    question::Views,
+    ranking::Ranked,
+    seen,
+    shard::Shard,
+};
 use weir_report::exporter;
 use weir_schema::{REPORTS_KEPT, alerting::EVIDENCE_MAX};
 use weir_system::{
@@ -66,6 +77,10 @@ const INTERFACE_MESSAGES_BYTES: u64 = 64 << 10;
 const INTERFACE_BYTES: u64 = 2040;
 /// What an interface has carried in a month, as JSON.
 const USAGE_BYTES: u64 = 200;
+/// A horizon as JSON.
+const HORIZON_BYTES: u64 = 512;
+/// New hosts as JSON: their number, and the addresses that are listed.
+const NEW_HOSTS_BYTES: u64 = 512 + LISTED_MAX as u64 * 64;
 /// An alert as JSON with all its evidence, plus the webhook's data.
 const ALERT_BYTES: u64 = 1024 + EVIDENCE_MAX as u64 * ENTRY_BYTES;
 /// Names of addresses are listed only if they take at least this much.
@@ -132,16 +147,19 @@ impl Memory {
         let interfaces = slots(&config.interfaces) as u64;
         let rows = views.rows(interfaces);
         let usage = if config.watches_usage() { interfaces * USAGE_BYTES } else { 0 };
-        let report = REPORT_BYTES + rows * ENTRY_BYTES + interfaces * INTERFACE_BYTES + usage + alerts;
+        let report =
+            REPORT_BYTES + rows * ENTRY_BYTES + interfaces * INTERFACE_BYTES + usage + alerts + of_local_key(config);
         let taps = tap::count(&config.interfaces, has_programs);
         let workers = if has_programs { online.div_ceil(CPUS_PER_WORKER).min(WORKERS_MAX) } else { 0 };
         let cpus = if has_programs { online as u64 } else { 0 };
         let threads = Threads { cpus, workers: workers as u64, readers: taps.min(online) as u64, taps: taps as u64 };
-        let shard = Shard::bytes_for(&config.estimates, views) as u64;
+        let local_shard = LocalShard::bytes_for(!config.report.horizons.is_empty(), config.new_hosts.is_some());
+        let shard = (Shard::bytes_for(&config.estimates, views) + local_shard) as u64;
         let reader_cache = u64::from(cache_flows) * bytes_of::<Record>();
         let [packet_rings, own] = tap::memory(threads.taps, config.datapath.packet_ring);
         let tracks = interfaces.min(weir_history::TRACKS_MAX as u64);
         let readings = workers + taps.min(online);
+        let [horizons, known_hosts, local_images] = Local::memory(config);
         let daemon = vec![
             threads.sketches(shard),
             threads.rings(ring),
@@ -152,6 +170,9 @@ impl Memory {
             Part::new(NAMES, fit::names_bytes(views), "networks and databases, shared by all")
                 .shown_from(NAMES_SHOWN + 1),
             seen::memory(&config.seen_flows),
+            horizons,
+            known_hosts,
+            local_images,
             waiting(config, queued, report),
             kept(config, rows, report),
             open::memory(&config.estimates, views, interfaces as usize, readings, report),
@@ -267,6 +288,12 @@ impl Threads {
         let bytes = self.cpus * of_cpu + threads * of_thread + self.taps * SECONDS_BYTES;
         Part::new("counters of interfaces", bytes, how)
     }
+}
+
+/// What a report says of horizons and new hosts.
+fn of_local_key(config: &Config) -> u64 {
+    let hosts = config.new_hosts.map_or(0, |_| NEW_HOSTS_BYTES);
+    config.report.horizons.len() as u64 * HORIZON_BYTES + hosts
 }
 
 /// The reports that wait in the queues of sinks, and the messages of alerts.

@@ -53,7 +53,8 @@ impl<'s> Loaded<'s> {
         let valves = setup.valves(kernel.as_ref())?;
         let needs = Needs { has_programs: kernel.is_some(), has_tcx: matches!(probe_tcx(), Ok(true)) };
         let hook_order = load_programs(kernel.as_mut(), needs)?;
-        let first = FirstWindow::new(&setup, &mut inheritance)?;
+        let state_directory = start.directory.filter(|_| folders.state.is_some());
+        let first = FirstWindow::new(&setup, &mut inheritance, state_directory)?;
         let config = &setup.config;
         let sinks = Sinks {
             outboxes: sink::open(&config.sinks, folders.spools.as_ref(), start.has_tables)?,

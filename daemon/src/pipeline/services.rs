@@ -7,7 +7,11 @@ use std::{io, path::Path, sync::Arc, thread::Scope};
 
 use crossbeam::channel::Sender;
 use weir_deliver::{board::Board, prometheus::Exporter, status::Identity};
-use weir_history::{History, usage::Usage};
+use weir_history::{
+    History,
+    local::{LocalFile, LocalWriter},
+    usage::Usage,
+};
 use weir_system::{clock, sandbox};
 use weir_web::Web;
 
@@ -24,6 +28,7 @@ pub struct Services {
     pub page: Option<Web>,
     pub history: Option<History>,
     pub usage: Option<Usage>,
+    pub local: Option<LocalWriter>,
     pub exporter: Option<Exporter>,
     /// The numbers that all of them show.
     pub board: Arc<Board>,
@@ -34,12 +39,13 @@ struct OpenedSoFar {
     opening: sandbox::Opening,
     history: Option<History>,
     usage: Option<Usage>,
+    local: Option<LocalWriter>,
     exporter: Option<Exporter>,
 }
 
 impl Services {
-    /// Opens the configured services. If the history is kept on disk, it is in the folder `kept_at`. Clients of the
-    /// control socket can `reload` the configuration.
+    /// Opens the configured services. If the history is kept on disk, it is in the folder `kept_at`. `local_file` gets
+    /// what is measured with the local key. Clients of the control socket can `reload` the configuration.
     ///
     /// # Errors
     ///
@@ -48,14 +54,17 @@ impl Services {
         scope: &'scope Scope<'scope, '_>,
         setup: &Setup,
         kept_at: Option<&Path>,
+        local_file: Option<LocalFile>,
         reload: Sender<Request>,
     ) -> io::Result<Self> {
         let config = &setup.config;
         let board = Arc::new(Board::new(identity(setup)));
-        let mut so_far = OpenedSoFar { opening: sandbox::Opening, history: None, usage: None, exporter: None };
+        let mut so_far =
+            OpenedSoFar { opening: sandbox::Opening, history: None, usage: None, local: None, exporter: None };
         so_far.exporter = Exporter::open(&config.prometheus, board.clone(), config.report.interval);
         so_far.history = history::start(config, kept_at, setup.observer.identity())?;
         so_far.usage = history::start_usage(config, kept_at, setup.observer.identity())?;
+        so_far.local = local_file.map(LocalWriter::start).transpose()?;
         let usage = so_far.usage.as_ref().map(Usage::asker);
         let asker = so_far.history.as_ref().map(History::asker);
         let socket = config.control.socket.as_deref();
@@ -68,8 +77,8 @@ impl Services {
             usage,
         };
         let page = Web::open(&config.web, board.clone(), answers.answerer());
-        let OpenedSoFar { opening, history, usage, exporter } = so_far;
-        Ok(Self { opening, control, page, history, usage, exporter, board })
+        let OpenedSoFar { opening, history, usage, local, exporter } = so_far;
+        Ok(Self { opening, control, page, history, usage, local, exporter, board })
     }
 }
 

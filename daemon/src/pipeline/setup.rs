@@ -6,9 +6,11 @@ use tracing::warn;
 use weir_config::{Config, HashKey, Interface, Location, Secret, names::Geo, slots};
 use weir_datapath::{Cpus, Kernel, KernelError, Plan, descriptors, maps::Valves, tap};
 use weir_deliver::spool::{Limits, root::SpoolRoot};
+use weir_history::local::LocalFile;
 use weir_measure::{
     batch::RecordBatch,
     keys::Keys,
+    local::Local,
     question::Views,
     seen::{self, Rotation},
     shard::Shard,
@@ -21,6 +23,7 @@ use weir_system::{clock, lock::LockError};
 use super::RunError;
 use crate::{
     handover::Inheritance,
+    local,
     memory::{self, Fit, Fitted, Memory, SHARDS_PER_WORKER, allocator},
     state::LastReportFile,
 };
@@ -127,6 +130,10 @@ pub struct FirstWindow {
     pub rotation: Rotation,
     /// The shard of the first worker or reader. It also gets the inherited records.
     pub batch: RecordBatch,
+    /// What is measured with the local key, if anything is.
+    pub local: Option<Local>,
+    /// The file in which that outlives a restart.
+    pub local_file: Option<LocalFile>,
     /// The spare shards of all workers and readers.
     pub spares: Vec<Box<Shard>>,
 }
@@ -138,13 +145,15 @@ impl FirstWindow {
     /// # Errors
     ///
     /// The system has no random numbers.
-    pub fn new(setup: &Setup, inheritance: &mut Inheritance) -> Result<Self, RunError> {
+    pub fn new(setup: &Setup, inheritance: &mut Inheritance, state_directory: Option<&Path>) -> Result<Self, RunError> {
         let Setup { config, secret, .. } = setup;
         let last_end = inheritance.state().map(|state| state.until);
         let (now, interval) = (clock::now(), config.report.interval);
         let first = || Window::first(now, interval, config.report.first_window);
         let window = last_end.map_or_else(first, |end| Window::resume(end, now, interval));
         let mut keys = Keys::new(secret.clone(), HashKey::Random.key()?, window.start());
+        let (local, local_file) = local::begin(config, state_directory, setup.observer.identity())?;
+        keys.add_local(local.as_ref());
         let empty = seen::filter(&config.seen_flows, keys.id());
         let (seen, begun) = inheritance.seen(&empty).unwrap_or((empty, None));
         let rotation = Rotation::new(config.seen_flows.generation, begun.or(Some(clock::now().monotonic)));
@@ -152,7 +161,7 @@ impl FirstWindow {
         let threads = setup.memory.workers + setup.memory.readers;
         let (batch, spares) =
             (RecordBatch::new(shard()), (0..threads * (SHARDS_PER_WORKER - 1)).map(|_| shard()).collect());
-        Ok(Self { window, keys, seen: Arc::new(seen), rotation, batch, spares })
+        Ok(Self { window, keys, seen: Arc::new(seen), rotation, batch, local, local_file, spares })
     }
 }
 

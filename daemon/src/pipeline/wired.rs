@@ -58,7 +58,7 @@ impl<'k> Attached<'k> {
         'k: 'scope,
     {
         let Self { start, setup, folders, sinks, needs, interfaces, cpu_rings, inputs, first, continued } = self;
-        let FirstWindow { window, mut keys, seen, rotation, batch, spares } = first;
+        let FirstWindow { window, mut keys, seen, rotation, batch, local, local_file, spares } = first;
         let Folders { state, known, spools } = folders;
         let config = &setup.config;
         let threads = Threads { scope, needs };
@@ -72,7 +72,7 @@ impl<'k> Attached<'k> {
         let (reload, requests) = bounded(1);
         let Start { directory, strict: _, has_tables, reread, places } = start;
         let kept_at = directory.filter(|_| state.is_some());
-        let services = Services::open(scope, &setup, kept_at, reload).map_err(RunError::Thread)?;
+        let services = Services::open(scope, &setup, kept_at, local_file, reload).map_err(RunError::Thread)?;
         let started = Started {
             has_programs: cpu_rings.is_some(),
             can_sample: config.sampling.packets.leaves_out(),
@@ -92,7 +92,7 @@ impl<'k> Attached<'k> {
             Reloader::new(start, hangups, requests, InForce::new(config.clone(), setup.interfaces()));
         threads.reload(reloader).map_err(RunError::Thread)?;
 
-        let Services { opening, control, page, history, usage, exporter, board } = services;
+        let Services { opening, control, page, history, usage, local: local_writer, exporter, board } = services;
         let Continued { last, alerts, edge, handover } = continued;
         let closing = Closing {
             key_id: keys.id(),
@@ -106,6 +106,7 @@ impl<'k> Attached<'k> {
             memory_bytes: setup.memory.resident(),
             cpu_time: clock::cpu_time(),
             last: None,
+            local,
             alerts,
             exporter: SketchExporter::new(config.export.clone()),
             remembered: None,
@@ -122,6 +123,7 @@ impl<'k> Attached<'k> {
                 inherited: edge,
                 last: None,
                 usage,
+                local_writer,
             },
             publisher: Publisher::new(outboxes, webhook, state, board, exporter, history),
             window,

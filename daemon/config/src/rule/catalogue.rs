@@ -1,13 +1,22 @@
 //! The names of all numbers that rules can use. Reports use the same names.
 
+use std::time::Duration;
+
 use weir_common::ledger::{Loss, Skip};
 
 use super::{
     subject::{Selector, Subject},
     unit::Dimension::{self, Bytes, BytesOfSecond, Count, Flows, Number, Packets, PacketsOfSecond, Volume},
 };
-use crate::view::{Measure, Standard, View};
+use crate::{
+    horizon_name,
+    view::{Measure, Standard, View},
+};
 
+/// The series of new hosts.
+pub const NEW_HOSTS: &str = "new_hosts";
+/// How the names of numbers over a horizon begin.
+pub const HORIZONS: &str = "horizons.";
 /// A share that is at most 1.
 const PART: Dimension = Dimension::Share { may_exceed: false };
 /// Packets and bytes: the name in reports, and the dimension.
@@ -31,6 +40,7 @@ const OF_TRAFFIC: &[Listed] = &[
     (&["unique.flows", "unique.flows.value"], Count, "unique", &[("of", "flows")]),
     (&["new_flows", "new_flows.value"], Flows, "new_flows", &[]),
     (&["new_flows.fill"], PART, "new_flows.fill", &[]),
+    (&["new_hosts", "new_hosts.value"], Count, NEW_HOSTS, &[]),
 ];
 
 /// Numbers of each interface, except those of its ledger.
@@ -83,6 +93,19 @@ impl Catalogue {
         all.add(OF_INTERFACES, true);
         all.add(OF_WEIR, false);
         all
+    }
+
+    /// Adds the distinct counts over these horizons.
+    #[must_use]
+    pub fn with_horizons(mut self, horizons: &[Duration]) -> Self {
+        for horizon in horizons.iter().map(|horizon| horizon_name(horizon.as_secs())) {
+            for of in ["src_ip", "dst_ip", "flows"] {
+                let name = format!("{HORIZONS}{horizon}.{of}");
+                let names = vec![name.clone(), format!("{name}.value")];
+                self.insert(names, Count, Selector::new("horizon.unique", &[("horizon", &horizon), ("of", of)]));
+            }
+        }
+        self
     }
 
     /// The names for these standard views alone.

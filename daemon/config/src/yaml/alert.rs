@@ -7,6 +7,7 @@ use http::Uri;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use weir_system::text::short;
 
+use super::horizon::horizon_name;
 use super::interface::interface_name;
 use super::limits::{ALERT_NAME_BYTES, ALERT_RULES_MAX, ALERT_WINDOWS, QUEUE, TIMEOUT};
 use super::section::{Field, Section};
@@ -17,14 +18,18 @@ use super::usage::QUOTA;
 use super::view::view_name;
 use super::{Alerts, Config, Http, Webhook};
 use crate::{
-    rule::{Quantity, Rule, WINDOWS, When, WhenError, catalogue::Catalogue, in_windows},
+    rule::{
+        Quantity, Rule, WINDOWS, When, WhenError,
+        catalogue::{Catalogue, HORIZONS, NEW_HOSTS},
+        in_windows,
+    },
     view::Standard,
 };
 
 /// Reads the alerts. `config` has the views; `is_whole` is set if these are all views that the file defines.
 pub(super) fn alerts(field: &Field<'_>, config: &Config, is_whole: bool) -> Option<Alerts> {
     let names = Names {
-        known: Catalogue::new(config.standard(), &config.views),
+        known: Catalogue::new(config.standard(), &config.views).with_horizons(&config.report.horizons),
         off: Catalogue::of_standard(Standard::ALL.into_iter().filter(|one| !config.standard_views.contains(one))),
         is_whole,
         config,
@@ -87,6 +92,10 @@ fn rule(field: &Field<'_>, names: &Names<'_>) -> Option<Rule> {
 fn when(field: &Field<'_>, names: &Names<'_>) -> Option<When> {
     let text = field.text()?;
     match When::parse(text, &names.known) {
+        Ok(when) if when.subject.selector.series == NEW_HOSTS && names.config.new_hosts.is_none() => {
+            field.refuse("weir does not look for new hosts: add the section `new_hosts: {days: 30}`");
+            None
+        }
         Ok(when) => Some(when),
         Err(WhenError::Wrong(why)) => {
             field.refuse(why);
@@ -105,6 +114,14 @@ impl Names<'_> {
         let (known, written) = (&self.known, short(name));
         // The name may belong to a view that has a mistake itself.
         if !self.is_whole {
+            return;
+        }
+        if let Some((horizon, _)) = name.strip_prefix(HORIZONS).and_then(|rest| rest.split_once('.'))
+            && !self.config.report.horizons.iter().any(|known| horizon_name(known.as_secs()) == horizon)
+        {
+            let named: Vec<_> = self.config.report.horizons.iter().map(|known| horizon_name(known.as_secs())).collect();
+            let named = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
+            field.refuse(format!("there is no horizon {:?} in report.horizons (there: {named})", short(horizon)));
             return;
         }
         if let Some(standard) = self.off.find(name).and_then(|subject| subject.standard) {

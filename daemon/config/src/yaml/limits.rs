@@ -171,6 +171,24 @@ pub const FALSE_POSITIVE_RATE: RangeInclusive<f64> = 0.000_001..=0.1;
 /// The length of a generation of the seen-flow filter. It is also at least the report interval.
 pub const GENERATION: RangeInclusive<Duration> = seconds(10)..=seconds(86_400);
 
+/// How far back distinct counts reach: longer than a few windows, and as far as hosts are known by default.
+pub const HORIZON: RangeInclusive<Duration> = seconds(5 * 60)..=seconds(30 * 86_400);
+
+/// Horizons: each takes about 300 KiB.
+pub const HORIZONS_MAX: usize = 4;
+
+/// Report intervals that a horizon has at least.
+pub const INTERVALS_OF_HORIZON: u32 = 2;
+
+/// Days for which a host stays known.
+pub const HOST_DAYS: RangeInclusive<u64> = 1..=365;
+
+/// Hosts per generation of the filter of known hosts: at most about 3 MiB per generation.
+pub const HOSTS: RangeInclusive<u64> = 256..=1_000_000;
+
+/// For how long weir must have known hosts before it says that one is new.
+pub const HOST_LEARNING: RangeInclusive<Duration> = seconds(1)..=seconds(30 * 86_400);
+
 /// Slots of the flow cache per CPU, a power of two: at most 4 MiB of records per CPU.
 pub const CACHE_FLOWS: RangeInclusive<u64> = 256..=65_536;
 

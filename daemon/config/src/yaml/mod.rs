@@ -7,6 +7,7 @@
 mod alert;
 mod export;
 mod history;
+mod horizon;
 mod interface;
 mod interval;
 mod key;
@@ -15,6 +16,7 @@ mod locate;
 mod location;
 mod mistake;
 mod network;
+mod new_hosts;
 mod node;
 mod own_files;
 mod place;
@@ -46,10 +48,12 @@ use weir_common::packet;
 
 pub use self::export::{Export, ExportViews, UNIQUE};
 pub use self::history::History;
+pub use self::horizon::horizon_name;
 pub use self::interface::{Direction, Interface, Mode, slots};
 pub use self::key::{HashKey, KeyError, Secret};
 pub use self::location::Location;
 pub use self::mistake::{Mistake, Mistakes, Position};
+pub use self::new_hosts::NewHosts;
 pub use self::own_files::OwnFiles;
 pub use self::secret::{Exposed, is_credential_of_service};
 pub use self::sections::{Refused, Started};
@@ -90,6 +94,9 @@ pub struct Config {
     pub estimates: Estimates,
     /// How weir detects new flows.
     pub seen_flows: SeenFlows,
+    /// How weir finds new hosts; `None` (`off`): it does not.
+    #[serde(serialize_with = "new_hosts::write")]
+    pub new_hosts: Option<NewHosts>,
     /// The standard views that are turned on.
     pub standard_views: Vec<Standard>,
     /// The user's views: at most [`limits::VIEWS_MAX`], with different names.
@@ -154,6 +161,10 @@ pub struct Report {
     pub first_window: Duration,
     /// The number of entries of each top list.
     pub top: usize,
+    /// How far back distinct counts reach, besides those of the window: whole seconds, sorted, at most
+    /// [`limits::HORIZONS_MAX`].
+    #[serde(serialize_with = "horizon::write")]
+    pub horizons: Vec<Duration>,
 }
 
 /// How exact the estimates are.
@@ -344,6 +355,11 @@ impl Config {
     /// Returns true if a rule is about what interfaces have carried in a month.
     pub fn watches_usage(&self) -> bool {
         self.usage.is_some() && self.rules().iter().any(|rule| rule.when.subject.selector.series == usage::USAGE_BYTES)
+    }
+
+    /// Returns true if weir measures anything with a key that lives longer than a day.
+    pub const fn has_local_key(&self) -> bool {
+        self.new_hosts.is_some() || !self.report.horizons.is_empty()
     }
 
     /// Returns true if the interface with this name is measured only while it carries a default route.
@@ -537,6 +553,7 @@ impl Default for Config {
             report: Report::default(),
             estimates: Estimates::default(),
             seen_flows: SeenFlows::default(),
+            new_hosts: None,
             standard_views: Standard::ALL.to_vec(),
             views: Vec::new(),
             alerts: Alerts::default(),
@@ -561,7 +578,7 @@ impl Default for Config {
 
 impl Default for Report {
     fn default() -> Self {
-        Self { interval: Duration::from_secs(10), first_window: Duration::from_secs(10), top: 10 }
+        Self { interval: Duration::from_secs(10), first_window: Duration::from_secs(10), top: 10, horizons: Vec::new() }
     }
 }
 

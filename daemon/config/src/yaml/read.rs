@@ -6,11 +6,13 @@ use weir_system::text::short;
 
 use super::export::export;
 use super::history::history;
+use super::horizon::horizons;
 use super::interface::interfaces;
 use super::interval::interval;
 use super::key::{GUESSABLE, KEY_DIGITS, NoKey, parse_key};
 use super::limits::*;
 use super::network::networks;
+use super::new_hosts::new_hosts;
 use super::section::{Field, Section};
 use super::sink::{addresses, sinks};
 use super::spool::spool;
@@ -40,6 +42,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         report: s.section("report", "{interval: 10s}", report),
         estimates: s.section("estimates", "{unique_error: 0.005}", estimates),
         seen_flows: s.section("seen_flows", "{generation: 5m}", seen_flows),
+        new_hosts: s.get("new_hosts", None, |f| new_hosts(&f)),
         standard_views: s.get("standard_views", Standard::ALL.to_vec(), |f| standard_views(&f)),
         views: {
             views_field = s.field("views");
@@ -152,10 +155,12 @@ fn socket(field: &Field<'_>) -> Option<Option<PathBuf>> {
 
 fn report(s: &mut Section<'_>) -> Report {
     let default = Report::default();
+    let interval = s.get("interval", default.interval, |f| interval(&f));
     Report {
-        interval: s.get("interval", default.interval, |f| interval(&f)),
-        first_window: s.get("first_window", default.first_window, |f| interval(&f)),
+        interval,
+        first_window: s.get("first_window", default.first_window, |f| super::interval::interval(&f)),
         top: s.get("top", default.top, |f| f.size(TOP)),
+        horizons: s.get("horizons", default.horizons, |f| horizons(&f, interval)),
     }
 }
 

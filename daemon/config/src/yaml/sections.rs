@@ -91,9 +91,10 @@ sections! {
         wanted.files.reads("geo.asn", asn);
         wanted.files.reads("geo.country", country);
     });
-    report: Applies, Nothing;
+    report: Depends(change_of_report), Nothing;
     estimates: Applies, Nothing;
     seen_flows: Depends(change_of_seen_flows), Nothing;
+    new_hosts: Restart("its filter is made once"), Nothing;
     standard_views: Applies, Nothing;
     views: Applies, Nothing;
     alerts: Applies, Nothing;
@@ -150,6 +151,11 @@ fn change_of_seen_flows(old: &Config, new: &Config, _: &Started) -> Vec<(&'stati
     let filter = |config: &Config| (config.seen_flows.capacity, config.seen_flows.false_positive_rate);
     let why = "its filter is made once; only `generation` can change";
     if filter(old) == filter(new) { Vec::new() } else { vec![("seen_flows", why)] }
+}
+
+fn change_of_report(old: &Config, new: &Config, _: &Started) -> Vec<(&'static str, &'static str)> {
+    let why = "their sketches are made once";
+    if old.report.horizons == new.report.horizons { Vec::new() } else { vec![("report.horizons", why)] }
 }
 
 fn change_of_usage(old: &Config, new: &Config, _: &Started) -> Vec<(&'static str, &'static str)> {

@@ -142,7 +142,9 @@ fn fill(report: &mut Report, all: &[SampledRecord]) {
         };
         top.flows = flows.into_iter().map(row).collect();
         let (sources, destinations) = (of_sources, of_destinations);
-        top.unlisted = TopUnlisted { flows: of_flows, sources, destinations, pairs: of_pairs, services: of_services };
+        top.unlisted =
+            TopUnlisted { hosts: None, flows: of_flows, sources, destinations, pairs: of_pairs, services: of_services };
+        top.hosts.clear();
     }
 }
 

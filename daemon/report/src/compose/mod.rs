@@ -9,16 +9,19 @@ use std::{borrow::Cow, net::IpAddr, sync::Arc};
 
 use jiff::Timestamp;
 use weir_common::{flow::FlowKey, ledger};
-use weir_config::view::{Standard, ViewKey};
+use weir_config::{
+    horizon_name,
+    view::{Standard, ViewKey},
+};
 use weir_datapath::{interface::MeasuredInterface, rates::WindowSeconds};
 use weir_measure::{
-    answer::Answer, beyond::RankedPrefix, by::By, hosts, look_up::KeyAnswer, new_flows, prefixes::Prefix,
+    answer::Answer, beyond::RankedPrefix, by::By, hosts, local, look_up::KeyAnswer, new_flows, prefixes::Prefix,
     protocols::Protocols, question::Views, ranking::Ranked, summary::Summary, tcp::TcpCounts, window::Span,
 };
 use weir_schema::{
-    Beyond, Bounds, Distinct, Estimate, Histograms, HostNumbers, Interface, Ledger, NewFlows, Observer, Remembered,
-    Report, SCHEMA, SelfMetrics, Sketches, Sums, TROUBLE_MAX, TcpBounds, TcpPackets, Top, TopPrefix, TopUnlisted,
-    Totals, TotalsBounds, Unique, Window, protocol_name, standard_lists,
+    Beyond, Bounds, Distinct, Estimate, Histograms, Horizon, HostNumbers, Interface, Ledger, NewFlows, NewHost,
+    NewHosts, Observer, Remembered, Report, SCHEMA, SelfMetrics, Sketches, Sums, TROUBLE_MAX, TcpBounds, TcpPackets,
+    Top, TopPrefix, TopUnlisted, Totals, TotalsBounds, Unique, Window, protocol_name, standard_lists,
 };
 use weir_sketch::hyperloglog::CONFIDENCE;
 
@@ -113,6 +116,9 @@ pub fn report(context: Context<'_>, summary: &Summary) -> Report {
         totals: totals(summary.fed(), *protocols, uncertainty.is_some().then_some(*confidence)),
         unique: Unique { src_ip: distinct(*sources), dst_ip: distinct(*destinations), flows: distinct(*flows) },
         new_flows: self::new_flows(new_flows),
+        // They are measured with a key of their own, and added later.
+        horizons: Vec::new(),
+        new_hosts: None,
         spread,
         top: list(&views, answers, "bytes", *sampling, *confidence),
         top_by_packets: list(&views, answers, "packets", *sampling, *confidence),
@@ -253,6 +259,39 @@ fn new_flows(new: &new_flows::NewFlows) -> NewFlows {
     let new_flows::NewFlows { count, false_positive_rate, fill } = *new;
     let weir_sketch::Estimate { value, lower, upper } = count;
     NewFlows { value, lower, upper, confidence: CONFIDENCE, false_positive_rate, fill }
+}
+
+/// What a report says of horizons and new hosts.
+pub fn with_local_key(answers: local::Answers) -> (Vec<Horizon>, Option<NewHosts>) {
+    let local::Answers { horizons, new_hosts } = answers;
+    let horizon = |horizon: local::horizon::Answer| {
+        let local::horizon::Answer { length, start, covered, counts } = horizon;
+        let [src_ip, dst_ip, flows] = counts.map(distinct);
+        Horizon {
+            name: horizon_name(length.as_secs()),
+            seconds: length.as_secs(),
+            start,
+            covered_seconds: covered.as_secs_f64(),
+            unique: Unique { src_ip, dst_ip, flows },
+        }
+    };
+    let new = |new: local::NewHostsAnswer| {
+        let local::NewHostsAnswer { count, false_positive_rate, fill, since, known, is_learning, hosts } = new;
+        let weir_sketch::Estimate { value, lower, upper } = count;
+        NewHosts {
+            value,
+            lower,
+            upper,
+            confidence: CONFIDENCE,
+            false_positive_rate,
+            fill,
+            since,
+            known_seconds: known.as_secs_f64(),
+            learning: is_learning,
+            hosts: hosts.into_iter().map(|src_ip| NewHost { src_ip }).collect(),
+        }
+    };
+    (horizons.into_iter().map(horizon).collect(), new_hosts.map(new))
 }
 
 fn distinct(estimate: weir_sketch::Estimate) -> Distinct {

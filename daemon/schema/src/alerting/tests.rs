@@ -14,6 +14,7 @@ use super::*;
 use crate::Estimate;
 
 const TEN: Duration = Duration::from_secs(10);
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// The golden report, without late CPUs.
 fn golden() -> Report {
@@ -89,6 +90,16 @@ fn numbers_are_found_under_the_names_of_the_report() {
     }
 }
 
+#[test]
+fn no_rule_is_about_new_hosts_while_weir_is_learning() {
+    let mut report = golden();
+    assert!(fires("new_hosts > 1", &report) && !fires("new_hosts > 2", &report), "the lower bound decides");
+    if let Some(new) = &mut report.new_hosts {
+        new.learning = true;
+    }
+    assert!(!fires("new_hosts > 1", &report) && !fires("new_hosts < 100", &report));
+}
+
 /// Every name is read from a report with all parts, if the report has such a number.
 #[test]
 fn every_name_is_read() {
@@ -98,7 +109,7 @@ fn every_name_is_read() {
     let bytes = crate::Amount { value: 7, lower: 7, upper: None };
     report.usage = vec![crate::InterfaceUsage { interface: "wan0".to_owned(), since: Timestamp::UNIX_EPOCH, bytes }];
     let seen: BTreeSet<_> = report.views.iter().map(|view| view.name.clone()).collect();
-    let standard = Catalogue::new(Standard::ALL, &[]);
+    let standard = Catalogue::new(Standard::ALL, &[]).with_horizons(&[HOUR]);
     let mut without = Vec::new();
     for name in standard.names() {
         let mut count = 0;
@@ -127,7 +138,7 @@ fn rules_read_the_same_numbers_from_the_golden_report() {
     let report = golden();
     let views = Config::parse(include_str!("../../tests/golden/views.yaml"), "views.yaml").unwrap().views;
     let mut text = String::new();
-    let both = [Catalogue::new(Standard::ALL, &[]), Catalogue::new([], &views)];
+    let both = [Catalogue::new(Standard::ALL, &[]).with_horizons(&[HOUR]), Catalogue::new([], &views)];
     for (nth, catalogue) in both.iter().enumerate() {
         for name in catalogue.spellings().filter(|name| nth == 0 || both[0].find(name).is_none()) {
             let subject = catalogue.find(name).unwrap();

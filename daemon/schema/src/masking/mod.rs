@@ -14,8 +14,8 @@ use weir_config::{Addresses, view::Field};
 
 use self::rows::MaskedRows;
 use crate::{
-    Alert, Bounds, Estimate, Interface, Live, Report, Row, Sketches, Spread, Sums, Top, TopPrefix, Totals, View,
-    ViewTable, standard_lists,
+    Alert, Bounds, Estimate, Interface, Live, NewHost, Report, Row, Sketches, Spread, Sums, Top, TopPrefix, Totals,
+    View, ViewTable, standard_lists,
 };
 
 impl Report {
@@ -39,6 +39,7 @@ impl Report {
             answers,
             sketches,
             sample,
+            new_hosts,
             // None of these has an address of the traffic.
             schema: _,
             id: _,
@@ -48,6 +49,7 @@ impl Report {
             observer: _,
             unique: _,
             new_flows: _,
+            horizons: _,
             usage: _,
             rates: _,
             histograms: _,
@@ -71,6 +73,9 @@ impl Report {
         }
         if let Some(sample) = sample {
             sample.mask(addresses);
+        }
+        if let Some(new) = new_hosts {
+            mask_hosts(&mut new.hosts, addresses);
         }
         self
     }
@@ -190,6 +195,18 @@ impl Mask {
 
 fn value(estimate: Option<Estimate>) -> u64 {
     estimate.map_or(0, |estimate| estimate.value)
+}
+
+/// Masks addresses of hosts. Those that have become equal are listed once.
+fn mask_hosts(hosts: &mut Vec<NewHost>, addresses: Addresses) {
+    let mut masked: Vec<NewHost> = Vec::with_capacity(hosts.len());
+    for NewHost { src_ip } in hosts.drain(..) {
+        let host = NewHost { src_ip: addresses.masked(src_ip) };
+        if !masked.contains(&host) {
+            masked.push(host);
+        }
+    }
+    *hosts = masked;
 }
 
 /// Removes the sketches that contain addresses. The registers of distinct counts contain none.

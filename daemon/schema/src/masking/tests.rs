@@ -169,6 +169,18 @@ fn a_row_has_no_more_than_its_table() {
 }
 
 #[test]
+fn new_hosts_are_masked_and_listed_once() {
+    let mut report = whole();
+    let host = |text: &str| NewHost { src_ip: text.parse().unwrap() };
+    let new = report.new_hosts.as_mut().unwrap();
+    new.hosts = ["192.168.1.77", "192.168.1.78", "192.168.2.1", "2001:db8::77"].map(host).into();
+    let hosts = |addresses| report.clone().masked(addresses).new_hosts.unwrap().hosts;
+    assert_eq!(hosts(Addresses::Full).len(), 4);
+    assert_eq!(hosts(Addresses::Prefix), ["192.168.1.0", "192.168.2.0", "2001:db8::"].map(host));
+    assert_eq!(hosts(Addresses::None), ["0.0.0.0", "::"].map(host));
+}
+
+#[test]
 fn a_packet_is_in_the_rows_of_both_of_its_hosts() {
     let mut report = whole();
     let view = &mut report.views[0];

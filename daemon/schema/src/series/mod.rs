@@ -160,7 +160,7 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, time::Duration};
 
     use weir_config::{Config, rule::catalogue::Catalogue, view::Standard};
 
@@ -176,7 +176,8 @@ mod tests {
             - {name: ports, by: [src_ip], measure: {distinct: dst_port}}";
         let views = Config::parse(views, "views.yaml").unwrap().views;
         let mut judged = BTreeSet::new();
-        for catalogue in [Catalogue::new(Standard::ALL, &[]), Catalogue::new([], &views)] {
+        let standard = Catalogue::new(Standard::ALL, &[]).with_horizons(&[Duration::from_secs(3600)]);
+        for catalogue in [standard, Catalogue::new([], &views)] {
             judged.extend(catalogue.names().map(|name| catalogue.find(name).unwrap().selector.series.clone()));
         }
         for series in TABLE {

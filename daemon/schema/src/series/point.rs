@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{Bits, Bounds, Distinct, Estimate, Interface, InterfaceRates, NOT_KEY, NewFlows};
+use crate::{Bits, Bounds, Distinct, Estimate, Interface, InterfaceRates, NOT_KEY, NewFlows, NewHosts};
 
 /// A number of a report.
 pub struct Point<'r> {
@@ -134,6 +134,12 @@ macro_rules! with_bounds {
 }
 
 with_bounds!(Estimate, Distinct, NewFlows, Bits);
+
+impl From<&NewHosts> for Reading {
+    fn from(of: &NewHosts) -> Self {
+        Self::between(of.value, of.lower, of.upper)
+    }
+}
 
 impl From<(u64, Option<Bounds>)> for Reading {
     fn from((value, bounds): (u64, Option<Bounds>)) -> Self {

@@ -6,8 +6,8 @@ use weir_config::view::Standard;
 
 use super::point::{Keyed, Label, Labels, Owner, Point, Reading, Scalar};
 use crate::{
-    Beyond, Entropy, Estimate, Histogram, Interface, InterfaceRates, InterfaceUsage, Ledger, Report, Row, SinkMetrics,
-    Sums, Tally, Top, View, standard_lists,
+    Beyond, Entropy, Estimate, Histogram, Horizon, Interface, InterfaceRates, InterfaceUsage, Ledger, Report, Row,
+    SinkMetrics, Sums, Tally, Top, View, standard_lists,
 };
 
 /// A function that reads the points of a series.
@@ -270,6 +270,20 @@ pub(super) fn packet_sizes<'r>(report: &'r Report, points: &mut Points<'r>) {
 pub(super) fn unique<'r>(report: &'r Report, points: &mut Points<'r>) {
     let of = &report.unique;
     points.put_each("of", [("src_ip", of.src_ip), ("dst_ip", of.dst_ip), ("flows", of.flows)]);
+}
+
+pub(super) fn horizons<'r>(report: &'r Report, points: &mut Points<'r>) {
+    for Horizon { name, unique, .. } in &report.horizons {
+        for (of, count) in [("src_ip", unique.src_ip), ("dst_ip", unique.dst_ip), ("flows", unique.flows)] {
+            points.put(vec![("horizon", name.into()), ("of", of.into())], count);
+        }
+    }
+}
+
+pub(super) fn covered<'r>(report: &'r Report, points: &mut Points<'r>) {
+    for Horizon { name, covered_seconds, .. } in &report.horizons {
+        points.put(vec![("horizon", name.into())], *covered_seconds);
+    }
 }
 
 /// The views of a report, each name once. A view of the user has precedence over a standard view.

@@ -100,6 +100,12 @@ table! {
     Gauge "new_flows.fill" Ratio: "How full the filter of seen flows is.",
         Once(|report| known(report.new_flows.fill)),
         not Prometheus Otlp: "the bounds of new_flows include its effect";
+    Gauge "new_hosts" One: "Hosts of the window that were not seen for a long time.",
+        Once(|report| report.new_hosts.as_ref().filter(|new| !new.learning).map(Into::into)), bounds Prometheus Otlp;
+    Gauge "horizon.unique" One: "Distinct addresses and flows over a horizon that ends with the window.",
+        Labelled(read::horizons), bounds Prometheus Otlp;
+    Gauge "horizon.covered" Seconds: "For how long of a horizon weir has measured.",
+        Labelled(read::covered), not Rules: "a rule is about what was measured";
     Gauge "view.packets" Packets: "Rows of views in the window: packets.",
         Labelled(|report, points| read::rows(report, |row| row.packets, points)), bounds Prometheus Otlp;
     Gauge "view.bytes" Bytes: "Rows of views in the window: bytes.",

@@ -196,18 +196,24 @@ pub(super) fn is_range([value, lower, upper]: [u64; 3]) -> bool {
     off(value, lower, upper).saturating_mul(4) > value
 }
 
+/// An estimate: the value, how far off it may be, its bounds, and their confidence.
+pub(super) fn counted([value, lower, upper]: [u64; 3], confidence: f64) -> [Cell; 4] {
+    let error =
+        if value == 0 { String::new() } else { format!("± {}", percent(ratio(off(value, lower, upper), value))) };
+    let bounds = format!("{} – {}", grouped(lower), grouped(upper));
+    [grouped(value).into(), error.into(), bounds.into(), Cell::new(in_percent(confidence), Faint)]
+}
+
 pub(super) fn distinct(unique: &Unique, new_flows: &NewFlows, together: bool) -> Grid {
     let Unique { src_ip, dst_ip, flows } = unique;
     let mut grid = Grid::new([Left, Right, Right, Left, Right]);
     grid.row(["", "", "", "between", "confidence"].map(|caption| Cell::new(caption, Faint)));
-    let mut line = |what: &str, [value, lower, upper]: [u64; 3], confidence| {
-        let error = if value == 0 { String::new() } else { percent(ratio(off(value, lower, upper), value)) };
-        let bounds = format!("{} – {}", grouped(lower), grouped(upper));
-        let error = if error.is_empty() { error } else { format!("± {error}") };
-        let is_range = together && is_range([value, lower, upper]);
-        let (value, error) = if is_range { Default::default() } else { (grouped(value), error) };
-        let sure = Cell::new(in_percent(confidence), Faint);
-        grid.row([what.into(), value.into(), error.into(), Cell::from(bounds), sure]);
+    let mut line = |what: &str, estimate: [u64; 3], confidence| {
+        let [mut value, mut error, bounds, sure] = counted(estimate, confidence);
+        if together && is_range(estimate) {
+            (value, error) = ("".into(), "".into());
+        }
+        grid.row([what.into(), value, error, bounds, sure]);
     };
     for (what, Distinct { value, lower, upper, confidence }) in
         [("source addresses", src_ip), ("destination addresses", dst_ip), ("flows", flows)]

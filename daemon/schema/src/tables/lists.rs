@@ -145,7 +145,7 @@ impl Ranking<'_> {
         let amount = |of: &Estimate| if self.together { of.lower } else { of.value };
         let direction = |of: &Sums| match self.by_packets() {
             true => in_column(count, "")(amount(&of.packets)),
-            false => in_column(self::bytes, "B")(amount(&of.bytes)),
+            false => in_column(bytes, "B")(amount(&of.bytes)),
         };
         [direction(down).into(), direction(up).into(), in_column(count, "")(amount(peers)).into()]
     }

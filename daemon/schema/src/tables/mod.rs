@@ -1,9 +1,11 @@
 //! A report as tables for a terminal of 80 to 200 columns: the whole report, or one screen.
 //!
-//! `overview` is the screen, and `short` has its lists. `accounts` has the exact numbers, `lists` the top lists, `rows`
+//! `overview` is the screen, and `short` has its lists. `accounts` has the exact numbers, `horizons` those that need
+//! a local key, `lists` the top lists, `rows`
 //! the rows of views, `sizes` the packet sizes. `words` formats numbers and names.
 
 mod accounts;
+mod horizons;
 mod lists;
 mod overview;
 mod rows;
@@ -102,6 +104,8 @@ pub fn write_tables(report: &Report, style: Style, out: &mut impl Write) -> io::
         totals,
         unique,
         new_flows,
+        horizons,
+        new_hosts,
         top,
         top_by_packets,
         spread,
@@ -130,6 +134,12 @@ pub fn write_tables(report: &Report, style: Style, out: &mut impl Write) -> io::
         page.section("RATES", "in each second", &rates::grid(each_second))?;
     }
     page.section("DISTINCT AND NEW", "", &distinct(unique, new_flows, false))?;
+    if !horizons.is_empty() {
+        page.section("HORIZONS", "distinct, up to the end of this window", &horizons::horizons(horizons))?;
+    }
+    if let Some(new) = new_hosts {
+        page.section("NEW HOSTS", "", &horizons::new_hosts(new))?;
+    }
     for top in [top, top_by_packets] {
         page.top(top, totals, window)?;
         page.prefixes(top, totals, window)?;

@@ -174,6 +174,7 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
         alerts: Alerts::default(),
         exporter: SketchExporter::new(config.export.clone()),
         remembered: None,
+        local: None,
     };
     let span = Span {
         start: Timestamp::UNIX_EPOCH,

@@ -86,20 +86,23 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("- a", &["1:1: expected a map such as {report: {interval: 10s}}, found the list [..]"]),
     // Unknown keys.
     ("report:\n  intervall: 10s", &["2:3: report.intervall: unknown key, did you mean interval?"]),
-    ("report: {colour: red}", &["1:10: report.colour: unknown key (known here: interval, first_window, top)"]),
+    (
+        "report: {colour: red}",
+        &["1:10: report.colour: unknown key (known here: interval, first_window, top, horizons)"],
+    ),
     (
         "report: {top: 5, 1: x, ~: y, [a]: z}",
         &[
-            "1:18: report.1: unknown key (known here: interval, first_window, top)",
-            "1:24: report.null: unknown key (known here: interval, first_window, top)",
-            "1:30: report.\"[..]\": unknown key (known here: interval, first_window, top)",
+            "1:18: report.1: unknown key (known here: interval, first_window, top, horizons)",
+            "1:24: report.null: unknown key (known here: interval, first_window, top, horizons)",
+            "1:30: report.\"[..]\": unknown key (known here: interval, first_window, top, horizons)",
         ],
     ),
     (
         "'tpo level\\':\n  x: 1",
         &[
             "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
-         standard_views, views, alerts, export, memory, history, usage, control, prometheus, web, datapath, sampling, addresses, \
+         new_hosts, standard_views, views, alerts, export, memory, history, usage, control, prometheus, web, datapath, sampling, addresses, \
          hash_key, sandbox, sinks, spool)",
         ],
     ),

@@ -137,8 +137,9 @@ networks:
   customers: {prefixes: [198.51.100.0/24, 192.0.2.1, 2001:db8::/32, "::/0"], own: true}
   rest.of-it_2: {prefixes: [0.0.0.0/0]}
 geo: {asn: asn.mmdb, country: /var/lib/country.mmdb}
-report: {interval: 1m, first_window: 5s, top: 25}
+report: {interval: 1m, first_window: 5s, top: 25, horizons: [90m]}
 estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
+new_hosts: {days: 7, hosts: 1000, learning: 1h}
 seen_flows: {capacity: 50000, false_positive_rate: 0.02, generation: 1h 30m}
 control: {socket: none}
 prometheus: {listen: "[::1]:9469", top: 7}
@@ -203,7 +204,13 @@ fn every_setting_is_read() {
             network("rest.of-it_2", &["0.0.0.0/0"], false),
         ],
         geo: GeoFiles { asn: Some("asn.mmdb".into()), country: Some("/var/lib/country.mmdb".into()) },
-        report: Report { interval: Duration::from_secs(60), first_window: Duration::from_secs(5), top: 25 },
+        report: Report {
+            interval: Duration::from_secs(60),
+            first_window: Duration::from_secs(5),
+            top: 25,
+            horizons: vec![Duration::from_secs(5400)],
+        },
+        new_hosts: Some(NewHosts { days: 7, hosts: 1000, learning: Duration::from_secs(3600) }),
         estimates: Estimates { unique_error: 0.01, top_error: 0.001, top_candidates: 2048 },
         seen_flows: SeenFlows { capacity: 50_000, false_positive_rate: 0.02, generation: Duration::from_secs(5400) },
         standard_views: vec![Standard::Flows, Standard::Services],

@@ -172,6 +172,14 @@ fn expected(report: &Value) -> Expected {
         all.estimate("weir.unique", &[("of", &json!(of))], &report["unique"][of]);
     }
     all.estimate("weir.new_flows", &[], &report["new_flows"]);
+    all.estimate("weir.new_hosts", &[], &report["new_hosts"]);
+    for horizon in report["horizons"].as_array().unwrap() {
+        let name = ("horizon", &horizon["name"]);
+        for of in ["src_ip", "dst_ip", "flows"] {
+            all.estimate("weir.horizon.unique", &[name, ("of", &json!(of))], &horizon["unique"][of]);
+        }
+        all.gauge("weir.horizon.covered", &[name], &horizon["covered_seconds"]);
+    }
     for view in report["views"].as_array().unwrap() {
         of_view(&mut all, view);
     }
