@@ -60,7 +60,7 @@ fn asked(socket: &Path, mut request: Value) -> Result<Value> {
 fn top(terminal: &Terminal, socket: &Path) -> Result<()> {
     let weir = weir_binary()?.canonicalize()?;
     terminal.run(&format!("{} top --socket {}", weir.display(), socket.display()))?;
-    let is_there = |shown: &str| shown.starts_with("weir top") && shown.contains("[1 sources]");
+    let is_there = |shown: &str| shown.starts_with("weir top") && shown.contains("[1 hosts]");
     terminal.wait_for("the screen", TIMEOUT, is_there).map(drop)
 }
 
@@ -117,7 +117,7 @@ fn an_hour_is_the_union(terminal: &Terminal, socket: &Path, columns: u16) -> Res
 /// Goes back to the list. A key right after Escape would be read as one together with it.
 fn leave_detail(terminal: &Terminal) -> Result<()> {
     terminal.press("Escape")?;
-    terminal.wait_for("the list", TIMEOUT, |shown| shown.contains("[1 sources]")).map(drop)
+    terminal.wait_for("the list", TIMEOUT, |shown| shown.contains("[1 hosts]")).map(drop)
 }
 
 /// Goes to the oldest window, and on to the one that has packets: it is as its report says.

@@ -11,7 +11,7 @@ use crate::command::{CAPTURE_TIME, DONE, Ended, capture_again_and_again, text};
 
 /// How many windows there are: far more than the disk has room for.
 const WINDOWS: u32 = 240;
-const DISK: &str = "96k";
+const DISK: &str = "144k";
 /// When the first packet was captured, in seconds since 1970.
 const START: i64 = 1_700_000_000;
 /// The windows of a block, which has five minutes: a full disk may lose the last one.

@@ -104,9 +104,9 @@ const REPLAY: [&str; 4] = ["--replay", "tests/corpus/demo.pcap", "--speed", "100
 pub fn a_key_leaves_the_terminal_as_it_was() -> Result<()> {
     let mut screen = Screen::new(&REPLAY)?;
     screen.has(&TAKES)?;
-    screen.has(&["demo.pcap", "capture ended", "kept 100.0 %", "unsampled", "[1 sources]"])?;
-    screen.keyboard.write_all(b"4")?;
-    screen.has(&["[4 flows]", "2001:db8:1:82b7:88c8:f8a6:2786:3274"])?;
+    screen.has(&["demo.pcap", "capture ended", "kept 100.0 %", "unsampled", "[1 hosts]"])?;
+    screen.keyboard.write_all(b"5")?;
+    screen.has(&["[5 flows]", "2001:db8:1:82b7:88c8:f8a6:2786:3274"])?;
     screen.keyboard.write_all(b"q")?;
     screen.ends()
 }
@@ -115,7 +115,7 @@ pub fn a_signal_leaves_the_terminal_as_it_was() -> Result<()> {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let mut screen = Screen::new(&REPLAY)?;
         screen.has(&TAKES)?;
-        screen.has(&["[1 sources]"])?;
+        screen.has(&["[1 hosts]"])?;
         let pid = Pid::from_raw(i32::try_from(screen.weir.id())?).context("a process")?;
         kill_process(pid, signal)?;
         screen.ends()?;

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod flow_question;
+mod horizon;
 pub mod interface;
 pub mod names;
 pub mod priority;
@@ -15,4 +16,4 @@ mod typed_time;
 pub mod view;
 mod yaml;
 
-pub use self::{flow_question::FlowQuestion, typed_time::TypedTime, yaml::*};
+pub use self::{flow_question::FlowQuestion, horizon::horizon_name, typed_time::TypedTime, yaml::*};

@@ -5,8 +5,8 @@
 //! wide for keys that few windows list. A bound of the union holds if the bounds of all windows hold. The probabilities
 //! of failure are added up (Boole's inequality).
 //!
-//! `list` joins the rows of lists, `hosts` what rows of hosts have besides, `views` those of views that asked the same in
-//! all windows, `interfaces` the ledgers of interfaces, `alerts` the evidence of alerts, and `proven` counts what rows
+//! `list` joins the rows of lists, `hosts` what rows of hosts have besides, `views` those of views that asked the same
+//! in all windows, `interfaces` the ledgers of interfaces, `alerts` the evidence of alerts, and `proven` counts what rows
 //! prove to be distinct. `of_key` looks up one key, and `of_part` a network, a port or another part of the traffic.
 
 mod alerts;

@@ -9,7 +9,7 @@ use super::{
     unit::Dimension::{self, Bytes, BytesOfSecond, Count, Flows, Number, Packets, PacketsOfSecond, Volume},
 };
 use crate::{
-    horizon_name,
+    horizon::horizon_name,
     view::{Measure, Standard, View},
 };
 

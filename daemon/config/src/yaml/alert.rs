@@ -7,7 +7,6 @@ use http::Uri;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use weir_system::text::short;
 
-use super::horizon::horizon_name;
 use super::interface::interface_name;
 use super::limits::{ALERT_NAME_BYTES, ALERT_RULES_MAX, ALERT_WINDOWS, QUEUE, TIMEOUT};
 use super::section::{Field, Section};
@@ -17,6 +16,7 @@ use super::units::{parse_duration, show_duration};
 use super::usage::QUOTA;
 use super::view::view_name;
 use super::{Alerts, Config, Http, Webhook};
+use crate::horizon::horizon_name;
 use crate::{
     rule::{
         Quantity, Rule, WINDOWS, When, WhenError,

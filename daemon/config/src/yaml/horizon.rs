@@ -9,14 +9,7 @@ use super::{
     section::Field,
     units::show_duration,
 };
-
-/// A horizon in rules, in series and in the configuration: `90m`, `24h`. It is a number and the largest unit that makes
-/// the number whole, without a space.
-pub fn horizon_name(seconds: u64) -> String {
-    let (unit, length) =
-        [("h", 3600), ("m", 60)].into_iter().find(|(_, unit)| seconds.is_multiple_of(*unit)).unwrap_or(("s", 1));
-    format!("{}{unit}", seconds / length)
-}
+use crate::horizon::horizon_name;
 
 /// Reads the horizons, which it sorts, for windows of this length.
 pub(super) fn horizons(field: &Field<'_>, interval: Duration) -> Option<Vec<Duration>> {

@@ -48,7 +48,6 @@ use weir_common::packet;
 
 pub use self::export::{Export, ExportViews, UNIQUE};
 pub use self::history::History;
-pub use self::horizon::horizon_name;
 pub use self::interface::{Direction, Interface, Mode, slots};
 pub use self::key::{HashKey, KeyError, Secret};
 pub use self::location::Location;

@@ -290,8 +290,8 @@ impl Question {
         })
     }
 
-    /// How many rows of two numbers one of its rows is as large as. A prefix has every number twice, and a host has each
-    /// number for both directions, and two more.
+    /// How many rows of two numbers one of its rows is as large as. A prefix has every number twice, and a host has
+    /// each number for both directions, and two more.
     const fn row_size(&self) -> u64 {
         match self.structure {
             Structure::Prefixes { .. } => 2,

@@ -38,12 +38,15 @@ function columnsOf(list, measure) {
 
 // The cells of a host's directions and peers.
 function ofHost({ down, up, peers }, measure, cell) {
-  const cells = [down, up].map((sums) => {
+  const number = (kind, of, text, title) =>
+    of ? h("td", { class: `n ${kind}`, role: "cell", title }, estimate(of, text(of.value))) : cell(`n ${kind}`);
+  const direction = (sums) => {
     const of = sums?.[measure.by];
-    return of ? h("td", { class: "n direction", role: "cell", title: measure.range(of) }, estimate(of, measure.text(of.value))) : cell("n direction");
-  });
-  const about = peers && (peers.lower === peers.upper ? "exact" : `between ${count(peers.lower)} and ${count(peers.upper)}`);
-  return [...cells, h("td", { class: "n peers", role: "cell", title: about }, peers ? estimate(peers, count(peers.value)) : "")];
+    return number("direction", of, (value) => measure.text(value), of && measure.range(of));
+  };
+  const isExact = peers && peers.lower === peers.upper;
+  const about = isExact ? "exact" : `between ${count(peers?.lower ?? 0)} and ${count(peers?.upper ?? 0)}`;
+  return [direction(down), direction(up), number("peers", peers, count, about)];
 }
 
 // Rows are made by parts, and only as far as the reader has come, so that a long list does not hold up the page.
