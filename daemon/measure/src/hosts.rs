@@ -3,12 +3,12 @@
 //! A record counts for its source if that is an own address, and for its destination if that is one. Both are the same
 //! key, so a host has one bucket ([`HeavyHitters`]) whatever its direction. That bucket bounds the sum of both
 //! directions for every host. Beside each candidate, its sums in each direction are counted since it became one: they
-//! are lower bounds of each direction, and an upper bound of one direction is that of the sum without the lower bound of
-//! the other. A host that is a candidate from its first packet has exact numbers.
+//! are lower bounds of each direction, and an upper bound of one direction is that of the sum without the lower bound
+//! of the other. A host that is a candidate from its first packet has exact numbers.
 //!
-//! Flows and peers are counted in two more structures ([`SampleAndHold`]): a counter for each host, which is exact up to
-//! some hundred peers. They hold as many hosts as there are candidates. If there are more, those with the most flows or
-//! peers stay, and the bounds of the others are wide.
+//! Flows and peers are counted in two more structures ([`SampleAndHold`]): a counter for each host, which is exact up
+//! to some hundred peers. They hold as many hosts as there are candidates. If there are more, those with the most
+//! flows or peers stay, and the bounds of the others are wide.
 
 use std::collections::{BTreeMap, HashMap};
 

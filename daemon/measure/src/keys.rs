@@ -21,10 +21,8 @@ use weir_config::{Estimates, Secret};
 use weir_sketch::{Seen, hash::Key};
 
 use crate::{
-    local::{
-        Local,
-        shard::{Common, LocalShard},
-    },
+    local::Local,
+    local_shard::{Common, LocalShard},
     question::Views,
     shard::{Secrets, Shard},
 };

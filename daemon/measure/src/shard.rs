@@ -32,7 +32,7 @@ use weir_sketch::{
 use super::{
     columns::{Item, TOGETHER, Transposed},
     drawn::Drawn,
-    local::shard::LocalShard,
+    local_shard::LocalShard,
     pool::Pool,
     protocols::Protocols,
     recent::Recent,

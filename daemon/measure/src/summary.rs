@@ -14,6 +14,7 @@ use super::{
     sizes::Sizes,
     tcp::TcpCounts,
     uncertainty::Uncertainty,
+    unique::bounded,
     views,
 };
 use crate::question::Views;
@@ -159,14 +160,6 @@ fn distinct(
     confidence: f64,
 ) -> Result<Estimate, MergeError> {
     Ok(merged(window, sketch)?.map_or_else(Estimate::default, |union| bounded(union, unknown, most, confidence)))
-}
-
-/// The number of distinct items of a union. Each of `unknown` packets may belong to one more, and there are at most
-/// `most` packets.
-pub(super) fn bounded(union: &HyperLogLog, unknown: u64, most: u64, confidence: f64) -> Estimate {
-    let Estimate { value, lower, upper } = union.bounds_at(confidence);
-    let upper = upper.saturating_add(unknown).min(most);
-    Estimate { value: value.min(upper), lower: lower.min(upper), upper }
 }
 
 fn rates_of(window: &mut [Closed], interfaces: usize) -> Vec<Rates> {

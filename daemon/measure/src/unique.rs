@@ -1,7 +1,7 @@
 //! Counts distinct addresses and flows.
 
 use weir_config::Estimates;
-use weir_sketch::{HyperLogLog, MergeError};
+use weir_sketch::{Estimate, HyperLogLog, MergeError};
 
 use super::{by::Kind, columns::Columns, configured::distinct};
 
@@ -73,4 +73,12 @@ impl Unique {
         let Self { sources, destinations, flows } = self;
         [sources, destinations, flows].into_iter().map(HyperLogLog::memory_bytes).sum()
     }
+}
+
+/// The number of distinct items of a union. Each of `unknown` packets may belong to one more, and there are at most
+/// `most` packets.
+pub fn bounded(union: &HyperLogLog, unknown: u64, most: u64, confidence: f64) -> Estimate {
+    let Estimate { value, lower, upper } = union.bounds_at(confidence);
+    let upper = upper.saturating_add(unknown).min(most);
+    Estimate { value: value.min(upper), lower: lower.min(upper), upper }
 }

@@ -74,16 +74,14 @@ pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};
 pub use question::{BUILT_IN, Questions, asked};
 pub use rates::InterfaceRates;
 pub use remembered::Remembered;
-pub use rows::{Bits, Entropy, NOT_KEY, Row, Spread, Sums, View, ViewTable};
+pub use rows::{Bits, Entropy, HostNumbers, NOT_KEY, Row, Spread, Sums, View, ViewTable};
 pub use second::{InterfaceSecond, LastReport, SECOND_SCHEMA, Second};
 pub use sketches::Sketches;
 pub use tables::{
     Style, write_answers, write_overview, write_tables, write_talkers, write_union, write_union_overview,
 };
 pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
-pub use top::{
-    Beyond, HostNumbers, Top, TopDestination, TopFlow, TopHost, TopPair, TopPrefix, TopService, TopSource, TopUnlisted,
-};
+pub use top::{Beyond, Top, TopDestination, TopFlow, TopHost, TopPair, TopPrefix, TopService, TopSource, TopUnlisted};
 pub use trust::{Account, Fact, NOT_MEASURED, Part, Verdict, is_measured, trust};
 pub use union::{Gap, KeyAnswer, KeySums, ListKey, ListPart, PastAlert, REPORTS_KEPT, UNION_SCHEMA, Union};
 pub use usage::{Amount, BusiestSecond, InterfaceUsage, USAGE_SCHEMA, Usage, UsageRow};

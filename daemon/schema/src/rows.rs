@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use weir_config::view::Standard;
 
-use super::{Estimate, HostNumbers};
+use super::Estimate;
 
 /// The fields of rows, in lists and views, that are not part of their keys.
 pub const NOT_KEY: [&str; 12] =
@@ -111,6 +111,19 @@ pub struct Sums {
     pub packets: Estimate,
     /// Bytes on the wire.
     pub bytes: Estimate,
+}
+
+/// What is known of a host besides the sum of both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostNumbers {
+    /// What was sent to the host.
+    pub down: Sums,
+    /// What the host sent.
+    pub up: Sums,
+    /// Different flows to it and from it.
+    pub flows: Estimate,
+    /// Different addresses that it sent to or received from.
+    pub peers: Estimate,
 }
 
 /// One row of a view, of a list of floods or scans, or of the answers: the fields of its key by name, and the measured

@@ -5,7 +5,7 @@ use std::{borrow::Cow, net::IpAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Estimate, Sums, standard_lists};
+use crate::{Estimate, HostNumbers, standard_lists};
 
 /// The largest talkers in one order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -85,19 +85,6 @@ pub struct TopHost {
     /// Its numbers in each direction, and with whom.
     #[serde(flatten)]
     pub numbers: HostNumbers,
-}
-
-/// What is known of a host besides the sum of both directions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HostNumbers {
-    /// What was sent to the host.
-    pub down: Sums,
-    /// What the host sent.
-    pub up: Sums,
-    /// Different flows to it and from it.
-    pub flows: Estimate,
-    /// Different addresses that it sent to or received from.
-    pub peers: Estimate,
 }
 
 /// One of the largest flows.

@@ -6,8 +6,9 @@
 //! of failure are added up (Boole's inequality).
 //!
 //! `list` joins the rows of lists, `hosts` what rows of hosts have besides, `views` those of views that asked the same
-//! in all windows, `interfaces` the ledgers of interfaces, `alerts` the evidence of alerts, and `proven` counts what rows
-//! prove to be distinct. `of_key` looks up one key, and `of_part` a network, a port or another part of the traffic.
+//! in all windows, `interfaces` the ledgers of interfaces, `alerts` the evidence of alerts, and `proven` counts what
+//! rows prove to be distinct. `of_key` looks up one key, and `of_part` a network, a port or another part of the
+//! traffic.
 
 mod alerts;
 mod hosts;

@@ -26,10 +26,8 @@ use weir_deliver::{
 };
 use weir_measure::{
     lane::LATE_BYTES,
-    local::{
-        Local,
-        shard::{LISTED_MAX, LocalShard},
-    },
+    local::Local,
+    local_shard::{LISTED_MAX, LocalShard},
     open,
     question::Views,
     ranking::Ranked,

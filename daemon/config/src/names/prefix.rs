@@ -66,8 +66,9 @@ pub enum PrefixError {
     },
 }
 
-/// The ranges of private addresses: RFC 1918, unique local addresses (RFC 4193), and link-local addresses (RFC 3927 and
-/// RFC 4291). The shared address space of carriers (RFC 6598) is not among them, because it is on the outside of routers.
+/// The ranges of private addresses: RFC 1918, unique local addresses (RFC 4193), and link-local addresses (RFC 3927
+/// and RFC 4291). The shared address space of carriers (RFC 6598) is not among them, because it is on the outside of
+/// routers.
 pub const PRIVATE: [Prefix; 6] = [
     Prefix { first: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), length: 8 },
     Prefix { first: IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), length: 12 },

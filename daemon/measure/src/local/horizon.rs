@@ -14,19 +14,13 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use weir_sketch::{Estimate, HyperLogLog, MergeError};
 
-use crate::{configured::configured, summary::bounded, unique::Unique};
+use crate::{
+    local_shard::{UNIQUE_BYTES, unique},
+    unique::{Unique, bounded},
+};
 
 /// The fewest parts of a horizon, unless windows are longer. Besides them there is one that is filled.
 pub const PARTS: u32 = 24;
-/// Registers of each count as a power of two: a standard error of 1.6 %.
-const PRECISION: u32 = 12;
-/// The memory of three counts, in bytes.
-pub const UNIQUE_BYTES: usize = 3 * (1 << PRECISION);
-
-/// Empty counts for keys with this fingerprint.
-pub fn unique(key_id: u64) -> Unique {
-    Unique::of(|| configured(HyperLogLog::with_precision(PRECISION, key_id)))
-}
 
 /// A window that has ended, as a horizon adds it.
 #[derive(Clone, Copy)]

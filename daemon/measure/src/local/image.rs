@@ -20,9 +20,8 @@ use weir_sketch::{HyperLogLog, Image, SharedBloom, hash::Key};
 use super::{
     Generation, Local,
     horizon::{self, Part},
-    known_hosts::GENERATIONS,
 };
-use crate::unique::Unique;
+use crate::{known_hosts::GENERATIONS, unique::Unique};
 
 const VERSION: u64 = 1;
 /// A number in place of a time that is not known.

@@ -5,13 +5,12 @@
 //! local key lives as long as the horizons and the filter of known hosts. Nothing that is made with it leaves the
 //! machine, neither a sketch nor the fingerprint of the key: reports have numbers only.
 //!
-//! Each worker's shard has a local [`shard`]. At the end of a window, [`Local`] unites these, adds the union to
-//! each [`horizon`], and counts hosts that the filter of [`known_hosts`] did not know. [`image`] is its format on disk.
+//! Each worker's shard has a [`local_shard`](crate::local_shard). At the end of a window, [`Local`] unites these, adds
+//! the union to each [`horizon`], and counts hosts that the filter of [`known_hosts`](crate::known_hosts) did not know.
+//! [`image`] is its format on disk.
 
 pub mod horizon;
 mod image;
-mod known_hosts;
-pub mod shard;
 
 use std::{mem, net::IpAddr, sync::Arc, time::Duration};
 
@@ -20,13 +19,16 @@ use weir_config::{Config, NewHosts};
 use weir_sketch::{Estimate, MergeError, hash::Key};
 use weir_system::memory::Part as MemoryPart;
 
+use self::horizon::Horizon;
 pub use self::image::{DamagedImage, Kept};
-use self::{
-    horizon::Horizon,
+use crate::{
+    closed::Closed,
     known_hosts::{GENERATIONS, KnownHosts},
-    shard::{Common, LISTED_MAX, LocalShard},
+    local_shard::{Common, LocalShard},
+    new_flows,
+    summary::Summary,
+    window::Span,
 };
-use crate::{closed::Closed, new_flows, summary::Summary, window::Span};
 
 /// Images that are in memory at once: one that is made, and one that is written.
 const IMAGES: usize = 2;
@@ -55,7 +57,8 @@ pub struct NewHostsAnswer {
     pub known: Duration,
     /// True if weir has not known hosts for long enough, so that known ones count as new.
     pub is_learning: bool,
-    /// The first of them in the order in which workers met them: at most [`LISTED_MAX`].
+    /// The first of them in the order in which workers met them: at most
+    /// [`LISTED_MAX`](crate::local_shard::LISTED_MAX).
     pub hosts: Vec<IpAddr>,
 }
 
@@ -198,19 +201,6 @@ impl Local {
         let counted = new_flows::Counted { new: local.new_hosts, workers, unknown, flows: summary.sources };
         answers.new_hosts = self.hosts.as_mut().map(|hosts| hosts.answer(counted, local, span, confidence));
         Ok(answers)
-    }
-}
-
-impl LocalShard {
-    /// Adds those of another worker.
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        if let (Some(ours), Some(theirs)) = (&mut self.unique, &other.unique) {
-            ours.merge(theirs)?;
-        }
-        self.new_hosts += other.new_hosts;
-        let room = LISTED_MAX - self.listed.len().min(LISTED_MAX);
-        self.listed.extend(other.listed.iter().take(room));
-        Ok(())
     }
 }
 

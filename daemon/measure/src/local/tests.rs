@@ -11,7 +11,7 @@ use weir_datapath::edge::Edge;
 use weir_sketch::{Seen, hash::mix};
 
 use super::*;
-use crate::{new_flows::FilterState, question::Views, shard::Shard};
+use crate::{local_shard::LISTED_MAX, new_flows::FilterState, question::Views, shard::Shard};
 
 const KEY: Key = Key([3, 4]);
 const CONFIDENCE: f64 = 0.999;

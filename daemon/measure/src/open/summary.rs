@@ -17,8 +17,8 @@ use crate::{
     new_flows::{FilterState, NewFlows},
     protocols::{self, Protocols},
     question::{KeyQuery, Question, Views},
-    summary::bounded,
     uncertainty::Uncertainty,
+    unique::bounded,
 };
 
 /// The open window so far.

@@ -4,16 +4,30 @@ use std::{net::IpAddr, sync::Arc};
 
 use weir_common::record::Record;
 use weir_config::names::Networks;
-use weir_sketch::hash::{Key, KeyedHash};
+use weir_sketch::{
+    HyperLogLog, MergeError,
+    hash::{Key, KeyedHash},
+};
 
-use super::{horizon, known_hosts::KnownHosts};
 use crate::{
     columns::{Item, TOGETHER, Transposed},
+    configured::configured,
+    known_hosts::KnownHosts,
     unique::Unique,
 };
 
 /// The most new hosts of a window that are listed.
 pub const LISTED_MAX: usize = 64;
+
+/// Registers of each count as a power of two: a standard error of 1.6 %.
+const PRECISION: u32 = 12;
+/// The memory of three counts, in bytes.
+pub const UNIQUE_BYTES: usize = 3 * (1 << PRECISION);
+
+/// Empty counts for keys with this fingerprint.
+pub fn unique(key_id: u64) -> Unique {
+    Unique::of(|| configured(HyperLogLog::with_precision(PRECISION, key_id)))
+}
 
 /// What those of all workers have in common.
 #[derive(Clone, Debug)]
@@ -46,7 +60,7 @@ impl LocalShard {
         let listed = if known_hosts.is_some() { LISTED_MAX } else { 0 };
         let mut shard = Self {
             hash: KeyedHash::new(*key),
-            unique: has_horizons.then(|| horizon::unique(key.id())),
+            unique: has_horizons.then(|| unique(key.id())),
             known_hosts: known_hosts.clone(),
             new_hosts: 0,
             listed: Vec::with_capacity(listed),
@@ -57,7 +71,7 @@ impl LocalShard {
 
     /// The memory of new ones, in bytes.
     pub const fn bytes_for(has_horizons: bool, has_hosts: bool) -> usize {
-        let unique = if has_horizons { horizon::UNIQUE_BYTES } else { 0 };
+        let unique = if has_horizons { UNIQUE_BYTES } else { 0 };
         let listed = if has_hosts { LISTED_MAX * size_of::<IpAddr>() } else { 0 };
         if has_horizons || has_hosts { size_of::<Self>() + unique + listed } else { 0 }
     }
@@ -113,5 +127,22 @@ fn is_own(networks: &Networks, has_own: bool, record: &Record) -> bool {
     match key.src_ip() {
         IpAddr::V4(ip) => ip.is_private(),
         IpAddr::V6(ip) => ip.is_unique_local(),
+    }
+}
+
+impl LocalShard {
+    /// Adds those of another worker.
+    ///
+    /// # Errors
+    ///
+    /// They were built differently.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        if let (Some(ours), Some(theirs)) = (&mut self.unique, &other.unique) {
+            ours.merge(theirs)?;
+        }
+        self.new_hosts += other.new_hosts;
+        let room = LISTED_MAX - self.listed.len().min(LISTED_MAX);
+        self.listed.extend(other.listed.iter().take(room));
+        Ok(())
     }
 }
