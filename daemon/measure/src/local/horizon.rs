@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use weir_sketch::{Estimate, HyperLogLog, MergeError};
+use weir_sketch::{Estimate, MergeError};
 
 use crate::{
     local_shard::{UNIQUE_BYTES, unique},

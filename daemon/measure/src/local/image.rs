@@ -19,9 +19,13 @@ use weir_sketch::{HyperLogLog, Image, SharedBloom, hash::Key};
 
 use super::{
     Generation, Local,
-    horizon::{self, Part},
+    horizon::Part,
 };
-use crate::{known_hosts::GENERATIONS, unique::Unique};
+use crate::{
+    known_hosts::GENERATIONS,
+    local_shard::{UNIQUE_BYTES, unique},
+    unique::Unique,
+};
 
 const VERSION: u64 = 1;
 /// A number in place of a time that is not known.
@@ -112,12 +116,12 @@ fn read_horizon(bytes: &mut &[u8], key_id: u64) -> Option<(Duration, Vec<Part>)>
     if count > COUNT_MAX {
         return None;
     }
-    let planned = horizon::unique(key_id).sources.geometry();
+    let planned = unique(key_id).sources.geometry();
     let mut parts = Vec::new();
     for _ in 0..count {
         let [start, end, covered, unknown, most] = take(bytes)?;
         let mut sketch = || {
-            let sketch: HyperLogLog = take_image(bytes, horizon::UNIQUE_BYTES)?;
+            let sketch: HyperLogLog = take_image(bytes, UNIQUE_BYTES)?;
             ((sketch.geometry(), sketch.key_id()) == (planned, key_id)).then_some(sketch)
         };
         let unique = Unique { sources: sketch()?, destinations: sketch()?, flows: sketch()? };
