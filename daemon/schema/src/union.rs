@@ -455,7 +455,7 @@ fn list<E: Entry>(
         list.at_most(unlisted, order)
     });
     let windows: Vec<_> = windows.collect();
-    (together(&windows, order.by_packets), unlisted(&windows, order))
+    (hosts::added_up(together(&windows, order.by_packets), &windows), unlisted(&windows, order))
 }
 
 #[cfg(test)]

@@ -17,10 +17,7 @@ use jiff::Timestamp;
 use thiserror::Error;
 use weir_sketch::{HyperLogLog, Image, SharedBloom, hash::Key};
 
-use super::{
-    Generation, Local,
-    horizon::Part,
-};
+use super::{Generation, Local, horizon::Part};
 use crate::{
     known_hosts::GENERATIONS,
     local_shard::{UNIQUE_BYTES, unique},

@@ -7,7 +7,6 @@
 
 use std::{cmp::Reverse, collections::HashMap, hash::Hash};
 
-use super::hosts;
 use crate::{
     Estimate, HostNumbers, Row, Sums, Tally,
     lists::{Key, ListRow},
@@ -210,7 +209,8 @@ struct RowSums<'r, E> {
     bytes: Sum,
 }
 
-/// The rows of all windows, in descending order of their lower bounds.
+/// The rows of all windows, in descending order of their lower bounds. What rows of hosts have besides is that of one
+/// window.
 pub(super) fn together<E: Entry>(windows: &[Listed<'_, E>], by_packets: bool) -> Vec<E> {
     let mut places: HashMap<E::Key<'_>, usize> = HashMap::new();
     let mut all: Vec<RowSums<'_, E>> = Vec::new();
@@ -232,6 +232,5 @@ pub(super) fn together<E: Entry>(windows: &[Listed<'_, E>], by_packets: bool) ->
         packets: found.packets.over_all(packets_of_others),
         bytes: found.bytes.over_all(bytes_of_others),
     };
-    let rows = (1..).zip(&all).map(|(rank, found)| found.row.clone().with(rank, counts(found))).collect();
-    hosts::added_up(rows, windows)
+    (1..).zip(&all).map(|(rank, found)| found.row.clone().with(rank, counts(found))).collect()
 }

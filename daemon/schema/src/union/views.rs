@@ -8,7 +8,7 @@ use serde_json::Value;
 use weir_common::ledger::Loss;
 
 use super::{
-    Union, add, addresses, all_hold,
+    Union, add, addresses, all_hold, hosts,
     list::{Listed, Order, together, unlisted},
 };
 use crate::{Estimate, Interface, Ledger, Row, Sums, Tally, View, ViewTable, asked};
@@ -87,7 +87,7 @@ fn view(last: &View, parts: &[Union]) -> Option<View> {
                 Some(list.at_most(view.unlisted, of_order))
             });
             let windows: Vec<_> = windows.collect::<Option<_>>()?;
-            (Some(together(&windows, by_packets)), unlisted(&windows, of_order))
+            (Some(hosts::added_up(together(&windows, by_packets), &windows)), unlisted(&windows, of_order))
         }
         None => (None, None),
     };
@@ -150,7 +150,7 @@ fn tables(views: &[&View], parts: &[Union], by_packets: bool) -> Option<Vec<View
                 }
             }
         }
-        one.rows = together(&windows, by_packets);
+        one.rows = hosts::added_up(together(&windows, by_packets), &windows);
         one.total = total;
     }
     Some(all)
