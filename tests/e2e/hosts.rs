@@ -104,6 +104,9 @@ fn horizons_and_known_hosts_outlive_a_restart() -> Result<()> {
     ensure!(number(&quiet["unique"]["src_ip"]["value"])? < 5, "{quiet}");
     let again = traffic(&pair, 91)?;
     ensure!(again.all == sent.all, "the same traffic");
+    clock::wait_for("the end of learning", TIMEOUT, || {
+        Ok(daemon.reports()?.last().is_some_and(|last| last["new_hosts"]["learning"] == false).then_some(()))
+    })?;
     let others = traffic(&pair, 92)?;
     let all: BTreeSet<_> = sent.all.union(&others.all).collect();
     wait_for_sources(&mut daemon, all.len())?;

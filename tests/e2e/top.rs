@@ -56,11 +56,14 @@ fn asked(socket: &Path, mut request: Value) -> Result<Value> {
     Ok(told["answer"].take())
 }
 
+/// The list that the screen begins with: hosts if there are any.
+const LISTS: [&str; 2] = ["[1 hosts]", "[2 sources]"];
+
 /// Starts `weir top` in a terminal.
 fn top(terminal: &Terminal, socket: &Path) -> Result<()> {
     let weir = weir_binary()?.canonicalize()?;
     terminal.run(&format!("{} top --socket {}", weir.display(), socket.display()))?;
-    let is_there = |shown: &str| shown.starts_with("weir top") && shown.contains("[1 hosts]");
+    let is_there = |shown: &str| shown.starts_with("weir top") && LISTS.iter().any(|list| shown.contains(list));
     terminal.wait_for("the screen", TIMEOUT, is_there).map(drop)
 }
 
@@ -97,7 +100,7 @@ fn an_hour_is_the_union(terminal: &Terminal, socket: &Path, columns: u16) -> Res
     })?;
     ensure!(shown.contains("history begins ") && !shown.contains("NOT KNOWN"), "weir is younger than an hour: {shown}");
     let union = asked(socket, json!({"command": "span", "to": end_of(&shown)?}))?;
-    for (key, name) in [("2", "destinations"), ("3", "pairs"), ("5", "services"), ("1", "sources")] {
+    for (key, name) in [("3", "destinations"), ("4", "pairs"), ("6", "services"), ("2", "sources")] {
         terminal.press(key)?;
         let tab = format!("[{key} {name}]");
         let shown = terminal.wait_for(&tab, TIMEOUT, |shown| shown.contains(&tab))?;
@@ -117,7 +120,7 @@ fn an_hour_is_the_union(terminal: &Terminal, socket: &Path, columns: u16) -> Res
 /// Goes back to the list. A key right after Escape would be read as one together with it.
 fn leave_detail(terminal: &Terminal) -> Result<()> {
     terminal.press("Escape")?;
-    terminal.wait_for("the list", TIMEOUT, |shown| shown.contains("[1 hosts]")).map(drop)
+    terminal.wait_for("the list", TIMEOUT, |shown| shown.contains("[2 sources]")).map(drop)
 }
 
 /// Goes to the oldest window, and on to the one that has packets: it is as its report says.
