@@ -120,7 +120,7 @@ fn an_hour_is_the_union(terminal: &Terminal, socket: &Path, columns: u16) -> Res
 /// Goes back to the list. A key right after Escape would be read as one together with it.
 fn leave_detail(terminal: &Terminal) -> Result<()> {
     terminal.press("Escape")?;
-    terminal.wait_for("the list", TIMEOUT, |shown| shown.contains("[2 sources]")).map(drop)
+    terminal.wait_for("the list", TIMEOUT, |shown| LISTS.iter().any(|list| shown.contains(list))).map(drop)
 }
 
 /// Goes to the oldest window, and on to the one that has packets: it is as its report says.
