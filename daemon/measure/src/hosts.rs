@@ -70,6 +70,40 @@ impl HostNetworks {
         Self { v4, v6, many }
     }
 
+    /// Which of at most [`TOGETHER`] records have a source that is a host, and which have such a destination, one bit
+    /// each. Prefix by prefix, all addresses are compared at once, which takes a fraction of the time of a look-up for
+    /// each.
+    #[inline]
+    fn sides(&self, items: &[Item<'_>]) -> [u32; 2] {
+        let (mut addresses, mut others) = ([[0_u32; TOGETHER]; 2], 0_u32);
+        for (nth, item) in items.iter().enumerate().take(TOGETHER) {
+            let key = &item.record.key;
+            for (addresses, address) in addresses.iter_mut().zip([key.src, key.dst]) {
+                addresses[nth] = u64::from_be(address.0[1]) as u32;
+            }
+            others |= u32::from(key.is_v6() || self.many.is_some()) << nth;
+        }
+        let all = u32::MAX.checked_shr((TOGETHER - items.len().min(TOGETHER)) as u32).unwrap_or(0);
+        let mut sides = addresses.map(|addresses| {
+            let mut hits = [0_u32; TOGETHER];
+            for (first, mask) in &self.v4 {
+                for (hit, address) in hits.iter_mut().zip(addresses) {
+                    *hit |= u32::from(address & mask == *first);
+                }
+            }
+            (0..).zip(hits).fold(0, |bits, (nth, hit)| bits | hit << nth) & all & !others
+        });
+        while others != 0 {
+            let nth = others.trailing_zeros();
+            others &= others - 1;
+            let key = &items[nth as usize].record.key;
+            for (side, address) in sides.iter_mut().zip([key.src, key.dst]) {
+                *side |= u32::from(self.has(address, key.is_v6())) << nth;
+            }
+        }
+        sides
+    }
+
     /// Returns true if this address is a host. `is_v6` is the IP version of the packet.
     #[inline(always)]
     pub fn has(&self, address: Address, is_v6: bool) -> bool {
@@ -239,21 +273,24 @@ impl Group {
     /// Finds the hosts of those records whose bit is set. Returns the records that have any.
     #[inline]
     fn fill(&mut self, passing: u32, own: &HostNetworks, by: &By, hash: &KeyedHash, items: &[Item<'_>]) -> u32 {
-        let (mut count, mut found) = (0, 0);
-        for (nth, item) in (0..).zip(items).filter(|(nth, _)| passing >> nth & 1 == 1) {
+        let [sources, destinations] = own.sides(items).map(|own| own & passing);
+        let found = sources | destinations;
+        let (mut count, mut left) = (0, found);
+        while left != 0 {
+            let nth = left.trailing_zeros();
+            left &= left - 1;
+            let item = &items[nth as usize];
             let key = &item.record.key;
-            let is_v6 = key.is_v6();
-            for (side, address) in [(Side::Src, key.src), (Side::Dst, key.dst)] {
-                if !own.has(address, is_v6) {
+            for (side, address, own) in [(Side::Src, key.src, sources), (Side::Dst, key.dst, destinations)] {
+                if own >> nth & 1 == 0 {
                     continue;
                 }
                 let host = host_key(&by.layout, address, key);
-                self.from[count] = (nth, side);
+                self.from[count] = (nth as u8, side);
                 self.hashes[count] = hash_of(hash, &host);
                 self.keys[count] = host;
                 self.packed[count] = item.tally.into();
                 count += 1;
-                found |= 1 << nth;
             }
         }
         self.count = count;

@@ -91,12 +91,11 @@ fn hosts(config: &Config, views: &Views) -> String {
     }
     let networks: Vec<String> = config.networks_of_hosts().iter().map(ToString::to_string).collect();
     let which = if config.networks.iter().any(|network| network.own) {
-        "the networks with `own: true`"
+        "the addresses in networks with `own: true`"
     } else {
-        "no network has `own: true`, so hosts are private addresses, and the networks that this machine's interfaces are \
-         in, without that of the default route"
+        "no network has `own: true`: private addresses, and those behind this machine"
     };
-    format!("\n# hosts: the addresses of {which}\n  {}\n", networks.join("\n  "))
+    format!("\n# hosts: {which}\n  {}\n", networks.join("\n  "))
 }
 
 /// The size of the exported sketches, if there are any.
