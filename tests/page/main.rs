@@ -141,7 +141,7 @@ fn the_page_shows_the_numbers_of_the_report() -> Result<()> {
         for (nth, screen) in SCREENS.into_iter().enumerate() {
             browser.set_screen(screen)?;
             let by = if nth % 2 == 0 { "bytes" } else { "packets" };
-            browser.open(&format!("{PAGE}#by={by}"))?;
+            browser.open(&format!("{PAGE}#by={by}&list=sources"))?;
             browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 10")?;
             let lists = browser.value("[...document.querySelectorAll('#tabs a')].map((tab) => tab.dataset.list)")?;
             let lists = lists.as_array().context("no lists")?.clone();
@@ -254,7 +254,7 @@ fn a_time_shows_what_weir_remembers() -> Result<()> {
         browser.value("document.querySelector('#detail [data-close]').click()")?;
         browser.wait_for("no details", "!document.getElementById('detail').open")?;
         // A list that cannot be added up says so, with a way to the last window, and nothing about bounds.
-        browser.press("8", false)?;
+        browser.press("9", false)?;
         browser.wait_for("floods", "document.getElementById('list').textContent.includes('cannot be added up')")?;
         let about = browser.value("document.getElementById('lists').textContent")?;
         let about = about.as_str().unwrap_or_default();
@@ -461,12 +461,12 @@ fn the_keyboard_alone_suffices() -> Result<()> {
     let mut watched = Watched::start("report: {interval: 2s}\n")?;
     watched.with_traffic(|pair, _| {
         let mut browser = Browser::start(&pair.observer)?;
-        browser.open(PAGE)?;
+        browser.open(&format!("{PAGE}#list=sources"))?;
         browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 5")?;
         let hash = |browser: &mut Browser, part: &str| {
             browser.wait_for(part, &format!("location.hash.includes('{part}')")).map(drop)
         };
-        browser.press("5", false)?;
+        browser.press("6", false)?;
         hash(&mut browser, "list=services")?;
         browser.press("p", false)?;
         hash(&mut browser, "by=packets")?;
@@ -482,7 +482,7 @@ fn the_keyboard_alone_suffices() -> Result<()> {
         browser.wait_for("rows of tcp alone", &format!("{others}.length === 0"))?;
         browser.press("Escape", false)?;
         browser.wait_for("no filter", "!location.hash.includes('filter')")?;
-        browser.press("1", false)?;
+        browser.press("2", false)?;
         browser.wait_for("sources", "document.querySelector('#tabs [aria-current]').dataset.list === 'sources'")?;
         browser.press("ArrowDown", false)?;
         browser.wait_for("a row that has the focus", "document.activeElement.closest('tr[data-key]')")?;

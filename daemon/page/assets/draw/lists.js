@@ -1,7 +1,7 @@
 // The section "Who uses it": the tabs, and the list that is chosen.
 
 import { areServicesNamed, question, show } from "../report/key.js";
-import { lists, ordering } from "../report/lists.js";
+import { initial, lists, ordering } from "../report/lists.js";
 import { windowText } from "../report/window.js";
 import { go, link, OF_REPORTS, TO_NOW } from "../state/address.js";
 import { span, subject } from "../state/known.js";
@@ -18,7 +18,7 @@ export function drawLists(choice) {
   drawChoices(choice);
   const { report, why } = subject(choice);
   const all = report ? lists(report, choice.by) : [];
-  const list = all.find((one) => one.name === choice.list) ?? all[0];
+  const list = all.find((one) => one.name === choice.list) ?? initial(all);
   drawTabs(all, list, choice.by);
   if (!list) {
     put(byId("list-about"), "");

@@ -24,6 +24,12 @@ import { STANDARD } from "./standard.js";
  * @property {string} [place] the interface and direction, if the view has a table for each
  */
 
+/**
+ * The list that is shown until the reader chooses one: hosts, if there are any.
+ * @param {List[]} all
+ */
+export const initial = (all) => all.find(({ name, rows }) => name !== "hosts" || rows.length > 0) ?? all[0];
+
 const FIELDS = new Set(STANDARD.map(({ field }) => field));
 // The fields of a row that are not part of its key.
 const NOT_KEY = new Set(
