@@ -231,9 +231,9 @@ impl Step {
     }
 }
 
-/// The lists of floods and scans.
-const SPREADS: [Standard; 3] =
-    [Standard::SourcesPerDestination, Standard::DestinationsPerSource, Standard::PortsPerSource];
+/// The lists of floods and scans, and of hosts, which have such counters, too.
+const SPREADS: [Standard; 4] =
+    [Standard::Hosts, Standard::SourcesPerDestination, Standard::DestinationsPerSource, Standard::PortsPerSource];
 
 /// Whether a history has as much memory as by default.
 fn is_default(history: &History) -> bool {
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(
             smaller.unwrap(),
             "estimates.unique_error: 0.02, estimates.top_candidates: 128, seen_flows.capacity: 50000, \
-             datapath.cache_flows: 2048, standard_views without sources_per_destination, destinations_per_source"
+             datapath.cache_flows: 2048, standard_views without hosts, sources_per_destination, destinations_per_source"
         );
         let views = "views: [{name: w, by: [src_ip, dst_port]}]\nsinks: [{type: stdout}]";
         let smaller = fitted(&allowing(0, views), machine(&Cpus::of(2))).smaller.unwrap();
