@@ -7,7 +7,7 @@
 //!
 //! Each worker's shard has a [`local_shard`](crate::local_shard). At the end of a window, [`Local`] unites these, adds
 //! the union to each [`horizon`], and counts hosts that the filter of [`known_hosts`](crate::known_hosts) did not know.
-//! [`image`] is its format on disk.
+//! `image` is its format on disk.
 
 pub mod horizon;
 mod image;
