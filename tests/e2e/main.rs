@@ -52,7 +52,6 @@ mod grafana;
 mod handover;
 mod histories;
 mod history;
-mod hosts;
 mod inherited;
 mod interfaces;
 mod ipfix;
@@ -68,6 +67,7 @@ mod moves;
 mod names;
 mod nat;
 mod nats;
+mod new_hosts;
 mod notify;
 mod offload;
 mod open;
@@ -152,7 +152,7 @@ const PATIENT: &[Suite] = &[
     Suite::in_namespaces("interfaces", interfaces::TESTS),
     Suite::in_namespaces("endings", endings::TESTS),
     Suite::in_namespaces("history", history::TESTS),
-    Suite::in_namespaces("hosts", hosts::TESTS),
+    Suite::in_namespaces("new_hosts", new_hosts::TESTS),
     Suite::in_namespaces("afpacket", afpacket::TESTS),
     Suite::in_namespaces("control", control::TESTS),
     Suite { name: "top", tests: top::TESTS, requirements: top::requirements },

@@ -133,6 +133,8 @@ impl LocalFile {
         let mut file = plain_file::replace(&unfinished, 0o600)?;
         file.write_all(&head)?;
         file.write_all(content)?;
+        // Otherwise a power cut may leave an empty file under the new name.
+        file.sync_all()?;
         fs::rename(unfinished, self.path())
     }
 }

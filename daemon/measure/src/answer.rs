@@ -128,8 +128,11 @@ impl Answer {
         let hosts = sketch.hosts().map_or_else(Arc::default, |hosts| {
             let keys = keys_of(tables.iter().chain(&remembered));
             let counts = hosts.counts(&keys, 1.0 - uncertainty.confidence);
-            let held: BTreeMap<ViewKey, KeyEstimate<ViewKey>> =
-                sketch.held().filter(|held| keys.contains(&held.key)).map(|held| (held.key, held)).collect();
+            let held: BTreeMap<ViewKey, KeyEstimate<ViewKey>> = sketch
+                .held()
+                .filter(|held| keys.binary_search(&held.key).is_ok())
+                .map(|held| (held.key, held))
+                .collect();
             let numbers = keys.iter().zip(counts).filter_map(|(key, counts)| {
                 Some((*key, HostNumbers::new(counts, held.get(key)?, &uncertainties, uncertainty)))
             });

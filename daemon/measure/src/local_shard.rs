@@ -2,8 +2,6 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use weir_common::record::Record;
-use weir_config::names::Networks;
 use weir_sketch::{
     HyperLogLog, MergeError,
     hash::{Key, KeyedHash},
@@ -12,6 +10,7 @@ use weir_sketch::{
 use crate::{
     columns::{Item, TOGETHER, Transposed},
     configured::configured,
+    hosts::HostNetworks,
     known_hosts::KnownHosts,
     unique::Unique,
 };
@@ -84,7 +83,7 @@ impl LocalShard {
 
     /// Adds records of flows that did not come moments ago, at most [`TOGETHER`].
     #[inline(never)]
-    pub fn absorb(&mut self, items: &[Item<'_>], networks: &Networks) {
+    pub fn absorb(&mut self, items: &[Item<'_>], hosts: &HostNetworks) {
         let Some(first) = items.first() else { return };
         let mut own = [*first; TOGETHER];
         for (own, item) in own.iter_mut().zip(items) {
@@ -95,12 +94,12 @@ impl LocalShard {
             unique.insert_batch(Transposed::default().columns(own));
         }
         let Some(known_hosts) = &self.known_hosts else { return };
-        let has_own = networks.has_own();
         for item in own {
-            if is_own(networks, has_own, item.record) && known_hosts.insert(item.hashes.source) {
+            let key = &item.record.key;
+            if hosts.has(key.src, key.is_v6()) && known_hosts.insert(item.hashes.source) {
                 self.new_hosts += 1;
                 if self.listed.len() < LISTED_MAX {
-                    self.listed.push(item.record.key.src_ip());
+                    self.listed.push(key.src_ip());
                 }
             }
         }
@@ -115,22 +114,7 @@ impl LocalShard {
         *new_hosts = 0;
         listed.clear();
     }
-}
 
-/// Returns true if the sender of a record is in an own network or, if no network is the operator's own, in a private
-/// range: those of RFC 1918, and unique local addresses of IPv6.
-fn is_own(networks: &Networks, has_own: bool, record: &Record) -> bool {
-    let key = &record.key;
-    if has_own {
-        return networks.is_own(networks.of(key.src, key.is_v6()));
-    }
-    match key.src_ip() {
-        IpAddr::V4(ip) => ip.is_private(),
-        IpAddr::V6(ip) => ip.is_unique_local(),
-    }
-}
-
-impl LocalShard {
     /// Adds those of another worker.
     ///
     /// # Errors

@@ -347,7 +347,7 @@ impl Shard {
         let new: u32 = (0..).zip(items).map(|(nth, item)| u32::from(is_new(item)) << nth).sum();
         self.new_flows += u64::from(new.count_ones());
         if let Some(local) = &mut self.local {
-            local.absorb(items, &self.plan.networks);
+            local.absorb(items, &self.plan.hosts);
         }
         let facts = self.plan.facts();
         for (view, question) in self.views.iter_mut().zip(&self.plan.questions) {

@@ -2,9 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum, builder::PossibleValuesParser};
 use jiff::{SignedDuration, Timestamp};
 use weir_config::TypedTime;
+use weir_schema::listing::summable_lists;
 
 use crate::merger;
 
@@ -47,7 +48,7 @@ pub struct Cli {
 #[group(conflicts_with = "files", multiple = true)]
 pub struct HistoryArgs {
     /// Of histories: the list [default: sources]
-    #[arg(long, value_name = "LIST", value_parser = ["flows", "sources", "destinations", "pairs", "services"])]
+    #[arg(long, value_name = "LIST", value_parser = lists())]
     pub list: Option<String>,
     /// Of histories: order the list by packets, not bytes
     #[arg(long)]
@@ -80,6 +81,11 @@ impl HistoryArgs {
         let start = since.as_ref().map_or_else(|| from.map(|from| from.today(now)), ago);
         [start, to.map(|to| start.map_or_else(|| to.today(now), |start| to.after(start)))]
     }
+}
+
+/// The lists of histories that can be added up.
+fn lists() -> PossibleValuesParser {
+    PossibleValuesParser::new(summable_lists().map(|(name, _)| name))
 }
 
 /// A length of time until now.

@@ -579,7 +579,7 @@ pub struct Horizon {
     pub unique: Unique,
 }
 
-/// Hosts that were not seen for a long time: senders in own networks or, if none is configured, in private ranges.
+/// Hosts that were not seen for a long time: own addresses, as in the list of hosts, that sent something.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NewHosts {
     /// The likeliest number.

@@ -84,9 +84,9 @@ pub(super) fn plan(config: &Config, cpus: Option<u32>) -> Result<String, Failure
     Ok(format!("{plan}\n# memory, fixed\n{memory}").trim_end().to_owned())
 }
 
-/// Which addresses are hosts, if any view has them.
+/// Which addresses are hosts, if anything depends on it.
 fn hosts(config: &Config, views: &Views) -> String {
-    if views.questions.iter().all(|question| question.own.is_none()) {
+    if config.new_hosts.is_none() && views.questions.iter().all(|question| question.own.is_none()) {
         return String::new();
     }
     let networks: Vec<String> = config.networks_of_hosts().iter().map(ToString::to_string).collect();

@@ -104,11 +104,6 @@ impl Networks {
         u8::try_from(index + 1).ok()
     }
 
-    /// Returns true if any network is the operator's own.
-    pub fn has_own(&self) -> bool {
-        self.own.contains(&true)
-    }
-
     /// Returns true if the network with this id is the operator's own.
     pub const fn is_own(&self, id: u8) -> bool {
         self.own[id as usize]

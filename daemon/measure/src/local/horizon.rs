@@ -1,9 +1,9 @@
 //! Distinct counts over a horizon, such as the last 24 hours: a union of the windows in it.
 //!
 //! A horizon has [`PARTS`] parts of equal length or, so that each has whole windows, some more. They begin at multiples
-//! of that length since 1970. Each part unites
-//! the windows that begin in it. The union of a horizon has the parts that begin within it, so it is up to one part
-//! shorter than the horizon, and never longer. The answer says when it begins, and how much of it weir has measured.
+//! of that length since 1970. Each part unites the windows that begin in it. The union of a horizon has the parts that
+//! begin within it, so it is up to one part shorter than the horizon, and never longer. The answer says when it begins,
+//! and how much of it weir has measured.
 //!
 //! **Clocks**: the times of parts are on the wall clock. If it is stepped, the parts of this run move with it. Parts of
 //! an earlier run keep their times, because they may be right: a router without a clock starts in the past and is set

@@ -50,7 +50,10 @@ struct Measured {
 
 impl Measured {
     fn new(text: &str) -> Self {
-        let config = config(text);
+        Self::of(config(text))
+    }
+
+    fn of(config: Config) -> Self {
         let views = Views::new(&config, 1).unwrap();
         let local = Local::new(&config, KEY).unwrap();
         Self { views, config, local }
@@ -155,6 +158,9 @@ fn only_senders_in_own_networks_are_hosts() {
     let new = private.window(at(0), DAY, &sent, 0).new_hosts.unwrap();
     assert_eq!((new.count.value, new.hosts.len()), (3, 3));
     assert!(new.hosts.iter().all(|host| matches!(host, IpAddr::V4(ip) if ip.is_private())), "{:?}", new.hosts);
+    let found = vec!["198.51.100.0/24".parse().unwrap()];
+    let mut found = Measured::of(Config { found_networks: found, ..config("new_hosts: {}") });
+    assert_eq!(found.window(at(0), DAY, &sent, 0).new_hosts.unwrap().count.value, 4);
     let mut own = Measured::new(
         "new_hosts: {}\nnetworks: {lan: {prefixes: [198.51.100.0/24], own: true}, far: {prefixes: [10.0.0.0/8]}}",
     );

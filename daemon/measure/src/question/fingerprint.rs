@@ -40,7 +40,7 @@ pub(super) struct Meaning<'a> {
     pub(super) config: &'a Config,
     pub(super) networks: &'a Networks,
     pub(super) geo: &'a Geo,
-    pub(super) own: &'a Arc<HostNetworks>,
+    pub(super) hosts: &'a Arc<HostNetworks>,
 }
 
 impl Meaning<'_> {

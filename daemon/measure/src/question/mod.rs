@@ -117,6 +117,8 @@ pub struct Views {
     pub directory: Arc<Directory>,
     /// The named networks of addresses.
     pub networks: Networks,
+    /// The addresses that are hosts.
+    pub hosts: Arc<HostNetworks>,
     /// Autonomous systems and countries of addresses.
     pub geo: Arc<Geo>,
 }
@@ -134,8 +136,8 @@ impl Views {
     /// Prepares views with databases that have been read before.
     pub fn with_geo(config: &Config, interfaces: usize, geo: Arc<Geo>) -> Arc<Self> {
         let networks = Networks::new(&config.networks);
-        let own = Arc::new(HostNetworks::new(&config.networks_of_hosts()));
-        let meaning = Meaning { config, networks: &networks, geo: &geo, own: &own };
+        let hosts = Arc::new(HostNetworks::new(&config.networks_of_hosts()));
+        let meaning = Meaning { config, networks: &networks, geo: &geo, hosts: &hosts };
         let unique = meaning.of_unique();
         let mut directory = Directory::default();
         let is_of_use = |standard: &Standard| interfaces > 1 || !standard.is_for_several_interfaces();
@@ -172,7 +174,7 @@ impl Views {
         };
         let (standard, directory) = (standard.len(), Arc::new(directory));
         let sample = config.history.as_ref().map_or(0, |history| history.sample_of_window(config.report.interval));
-        Arc::new(Self { questions, standard, unique, repeated, sample, directory, networks, geo })
+        Arc::new(Self { questions, standard, unique, repeated, sample, directory, networks, hosts, geo })
     }
 
     /// The most rows of a report with this many interfaces. A row of double size counts as two.
@@ -284,7 +286,7 @@ impl Question {
             has_total,
             rows_max,
             remembered: history.map_or(0, |history| history.rows),
-            own: view.of_hosts.then(|| meaning.own.clone()),
+            own: view.of_hosts.then(|| meaning.hosts.clone()),
             counts_first_records,
             view,
         })

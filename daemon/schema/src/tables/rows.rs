@@ -12,6 +12,7 @@ use super::{
             Cell, Grid,
             Tone::{Faint, Plain, Strong},
         },
+        listing::amount,
     },
     words::{Aliases, in_column, measured, ratio, with_name},
 };
@@ -175,12 +176,8 @@ fn by_key(grid: &mut Grid, answers: &[&Row], numbers: impl Fn(&Row) -> Vec<Strin
 
 /// Both directions of a host, its flows and peers, in words.
 fn of_host(HostNumbers { down, up, flows, peers }: &HostNumbers) -> String {
-    let number = |Estimate { value, lower, upper, .. }: &Estimate, text: fn(u64) -> String| {
-        let bounds = if lower == upper { String::new() } else { format!(" ({} to {})", text(*lower), text(*upper)) };
-        format!("{}{bounds}", text(*value))
-    };
-    let [down, up] = [down, up].map(|direction| number(&direction.bytes, bytes));
-    let [flows, peers] = [flows, peers].map(|of| number(of, count));
+    let [down, up] = [down, up].map(|direction| amount(&direction.bytes, bytes));
+    let [flows, peers] = [flows, peers].map(|of| amount(of, count));
     format!("down {down}, up {up}, flows {flows}, peers {peers}")
 }
 
@@ -209,13 +206,21 @@ fn place(row: &Row) -> Cell {
 
 fn captions(measure: &Value, row: &Row, has_total: bool) -> Vec<String> {
     let captions: &[&str] = match row {
+        Row { bytes: Some(_), .. } => tally_captions(measure),
         Row { flows: Some(_), .. } => &["flows  ", "±"],
         Row { new_flows: Some(_), .. } => &["new flows  ", "±"],
         Row { distinct: Some(_), .. } => &["distinct  ", "±"],
-        _ if measure == "packets" => &["packets  ", "±", SHARE, "pkt/s", "bytes  ", "bit/s"],
-        _ => &["bytes  ", "±", SHARE, "bit/s", "packets  ", "pkt/s"],
+        _ => tally_captions(measure),
     };
     captions.iter().filter(|caption| has_total || **caption != SHARE).map(|caption| (*caption).to_owned()).collect()
+}
+
+fn tally_captions(measure: &Value) -> &'static [&'static str] {
+    if measure == "packets" {
+        &["packets  ", "±", SHARE, "pkt/s", "bytes  ", "bit/s"]
+    } else {
+        &["bytes  ", "±", SHARE, "bit/s", "packets  ", "pkt/s"]
+    }
 }
 
 fn numbers(measure: &Value, row: &Row, total: Option<&Sums>, seconds: Length) -> Vec<String> {

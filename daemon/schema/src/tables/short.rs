@@ -28,7 +28,7 @@ const ROWS_MAX: usize = 5;
 /// The fewest rows of a list if there is little room.
 const ROWS_MIN: usize = 2;
 /// This many of the first lists are shown even if all lists get fewer rows for that.
-const ESSENTIAL: usize = 4;
+const ESSENTIAL: usize = 5;
 /// The blanks between two lists.
 const BETWEEN: usize = 2;
 
@@ -42,8 +42,7 @@ pub fn write_talkers(
     style: Style,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let mut lists = Of { totals, seconds, together: false }.talkers(top);
-    lists.truncate(2);
+    let mut lists = Of { totals, seconds, together: false }.named(top, [Standard::Sources, Standard::Destinations]);
     lists.retain(|list| !list.is_empty());
     // Skip the empty line before them.
     for line in beside(&lists, style, None).0.iter().skip(1) {
@@ -130,9 +129,9 @@ impl Of<'_> {
         lists.map(|(list, entries)| self.by_bytes(name_of(list).title, &entries)).collect()
     }
 
-    /// Sources, destinations and services.
+    /// Hosts, sources, destinations and services.
     pub(super) fn talkers(&self, top: &Top) -> Vec<ShortList> {
-        self.named(top, [Standard::Sources, Standard::Destinations, Standard::Services])
+        self.named(top, [Standard::Hosts, Standard::Sources, Standard::Destinations, Standard::Services])
     }
 
     /// Flows, pairs and prefixes.
@@ -184,6 +183,7 @@ impl Of<'_> {
                 ShortRow { what: vec![key_values(row, aliases)], value, whole }
             };
             let counted = match rows.first() {
+                Some(Row { bytes: Some(_), .. }) => "",
                 Some(Row { flows: Some(_), .. }) => "flows ",
                 Some(Row { new_flows: Some(_), .. }) => "new flows ",
                 Some(Row { distinct: Some(_), .. }) => "distinct ",
