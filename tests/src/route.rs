@@ -51,6 +51,17 @@ pub struct Passed {
 }
 
 impl Passed {
+    /// The packets of this run and of a later one.
+    #[must_use]
+    pub fn and(mut self, later: Self) -> Self {
+        self.sent.tally.add(later.sent.tally);
+        self.sent.elapsed += later.sent.elapsed;
+        self.sent.cpu_time += later.sent.cpu_time;
+        self.received.add(later.received);
+        self.delivered.add(later.delivered);
+        self
+    }
+
     /// Delivered packets a second.
     pub fn rate(&self) -> f64 {
         self.delivered.packets as f64 / self.sent.elapsed.as_secs_f64()

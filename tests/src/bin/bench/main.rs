@@ -77,6 +77,9 @@ enum Bench {
         /// Offer the router less than it can carry instead: 70 to 90 % of that
         #[arg(long, conflicts_with = "flood")]
         paced: bool,
+        /// Another build of weir, to be measured in turn with this one
+        #[arg(long, value_name = "PROGRAM", conflicts_with = "flood")]
+        with: Option<PathBuf>,
     },
 }
 
@@ -99,7 +102,7 @@ fn main() -> Result<()> {
         Bench::Replay => replay::bench(),
         Bench::Peers { flowsketch } => peers::bench(flowsketch.as_deref()),
         Bench::Tax { flood: true, .. } => tax::flood(),
-        Bench::Tax { paced: true, .. } => tax::paced(),
-        Bench::Tax { .. } => tax::bench(),
+        Bench::Tax { paced: true, with, .. } => tax::paced(with.as_deref()),
+        Bench::Tax { with, .. } => tax::bench(with.as_deref()),
     }
 }

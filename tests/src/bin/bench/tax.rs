@@ -5,7 +5,7 @@
 //! affects all of them. After each of weir's runs its ledger must balance, and it must have seen what the interface
 //! received, because the time of a wrong answer is worthless. What other tools report is printed, but not checked.
 
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use aya::sys::{Stats, enable_stats};
@@ -30,9 +30,12 @@ use tool::{Reported, Running, Tool};
 const ROUNDS: usize = 5;
 /// How long a run without a tool should take.
 const RUN: Duration = Duration::from_secs(3);
+/// A run is sent in so many parts, one after the other. The fastest quarter of them says what a packet costs: whatever
+/// else the machine does makes a part slower, and never faster.
+const PARTS: usize = 30;
 /// Packets of a trial, which shows how many packets such a run needs.
 const TRIAL_PACKETS: u32 = 300_000;
-const TOOLS: [Tool; 9] = [
+const TOOLS: [Tool<'static>; 9] = [
     Tool::Nothing,
     Tool::EmptyXdp,
     Tool::EmptyTcx,
@@ -44,24 +47,28 @@ const TOOLS: [Tool; 9] = [
     Tool::Pmacctd,
 ];
 
+/// The modes in which another build of weir is measured.
+const OTHER_MODES: [&str; 2] = ["auto", "native"];
+
 /// The results of a run.
 struct Run {
     /// Delivered packets a second.
     rate: f64,
-    /// CPU time of generating and forwarding, with what a tool adds on that CPU, in ns per delivered packet.
-    forwarding: f64,
+    /// CPU time of generating and forwarding, with what a tool adds on that CPU, in ns per delivered packet: of each
+    /// part.
+    forwarding: Vec<f64>,
     /// CPU time of the tool's processes, in ns per received packet.
     daemon: f64,
     passed: Passed,
     reported: Reported,
 }
 
-/// Measures and prints.
+/// Measures and prints; `other` is another build of weir, which takes turns with this one.
 ///
 /// # Errors
 ///
 /// No privilege, a missing command, or a wrong ledger of weir.
-pub fn bench() -> Result<()> {
+pub fn bench(other: Option<&Path>) -> Result<()> {
     let cpus = online_cpus()?;
     let cpu = *cpus.first().context("no CPU is online")?;
     introduce()?;
@@ -72,7 +79,8 @@ pub fn bench() -> Result<()> {
     let making = route.making(&generator, TRIAL_PACKETS)?.cpu_time.as_nanos() as f64 / f64::from(TRIAL_PACKETS);
     let trial = route.send(&generator, TRIAL_PACKETS)?;
     let packets = f64::from(TRIAL_PACKETS) * RUN.as_secs_f64() / trial.sent.elapsed.as_secs_f64();
-    let tools: Vec<_> = TOOLS.into_iter().filter(|tool| tool.is_there()).collect();
+    let others = OTHER_MODES.into_iter().filter_map(|mode| Some(Tool::Other(other?, mode)));
+    let tools: Vec<_> = TOOLS.into_iter().filter(|tool| tool.is_there()).chain(others).collect();
     let mut runs: Vec<Vec<Run>> = tools.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS {
         for (tool, runs) in tools.iter().zip(&mut runs) {
@@ -85,17 +93,20 @@ pub fn bench() -> Result<()> {
     explain(packets as u32, cpu, making, undelivered)
 }
 
-fn run(route: &Route, generator: &Generator<'_>, tool: Tool, packets: u32) -> Result<Run> {
-    let ((passed, taken), reported) = with(route, tool, |pid| {
+fn run(route: &Route, generator: &Generator<'_>, tool: Tool<'_>, packets: u32) -> Result<Run> {
+    let ((parts, taken), reported) = with(route, tool, |pid| {
         let taken = pid.map(process::cpu_time).transpose()?.unwrap_or_default();
-        let passed = route.send(generator, packets)?;
+        let parts: Result<Vec<Passed>> = (0..PARTS).map(|_| route.send(generator, packets / PARTS as u32)).collect();
         let taken = pid.map(process::cpu_time_at_rest).transpose()?.unwrap_or_default().saturating_sub(taken);
-        Ok((passed, taken))
+        Ok((parts?, taken))
     })?;
-    let Passed { sent, received, delivered } = passed;
+    let cost = |part: &Passed| part.sent.cpu_time.as_nanos() as f64 / part.delivered.packets.max(1) as f64;
+    let forwarding = parts.iter().map(cost).collect();
+    let passed = parts.into_iter().reduce(Passed::and).context("a run has parts")?;
+    let received = passed.received;
     Ok(Run {
         rate: passed.rate(),
-        forwarding: sent.cpu_time.as_nanos() as f64 / delivered.packets.max(1) as f64,
+        forwarding,
         daemon: taken.as_nanos() as f64 / received.packets.max(1) as f64,
         passed,
         reported,
@@ -103,7 +114,7 @@ fn run(route: &Route, generator: &Generator<'_>, tool: Tool, packets: u32) -> Re
 }
 
 /// Runs `work` while a tool runs, with the tool's process id. Also returns what the tool reported.
-fn with<T>(route: &Route, tool: Tool, work: impl FnOnce(Option<u32>) -> Result<T>) -> Result<(T, Reported)> {
+fn with<T>(route: &Route, tool: Tool<'_>, work: impl FnOnce(Option<u32>) -> Result<T>) -> Result<(T, Reported)> {
     let before_start = route.received()?;
     let running = tool.start(route.router())?;
     let started = route.received()?;
@@ -129,8 +140,8 @@ fn check(seen: Tally, least: Tally, most: Tally) -> Result<()> {
 
 /// The mean time of weir's program in the kernel, in nanoseconds per packet, as the kernel counts it. This is measured
 /// in a separate run, because counting takes time, too. The kernel counts until the file descriptor is closed.
-fn in_kernel(route: &Route, generator: &Generator<'_>, tool: Tool) -> Result<Option<f64>> {
-    let Tool::Weir("auto" | "native" | "generic") = tool else { return Ok(None) };
+fn in_kernel(route: &Route, generator: &Generator<'_>, tool: Tool<'_>) -> Result<Option<f64>> {
+    let (Tool::Weir("auto" | "native" | "generic") | Tool::Other(..)) = tool else { return Ok(None) };
     let running = tool.start(route.router())?;
     let _stats = enable_stats(Stats::RunTime).context("the kernel gives no account of programs' time")?;
     route.send(generator, TRIAL_PACKETS)?;
@@ -142,13 +153,18 @@ fn in_kernel(route: &Route, generator: &Generator<'_>, tool: Tool) -> Result<Opt
     Ok(Some(nanoseconds as f64 / runs.max(1) as f64))
 }
 
-fn report(tools: &[Tool], runs: &[Vec<Run>], kernel: &[Option<f64>]) -> Result<()> {
+fn report(tools: &[Tool<'_>], runs: &[Vec<Run>], kernel: &[Option<f64>]) -> Result<()> {
     let median = |runs: &[Run], figure: fn(&Run) -> f64| least_and_median(runs.iter().map(figure).collect()).1;
     let rate = |runs: &[Run]| median(runs, |run| run.rate);
-    let forwarding = |runs: &[Run]| median(runs, |run| run.forwarding);
-    let (base_rate, base_forwarding) = (rate(&runs[0]), forwarding(&runs[0]));
+    let all = |runs: &[Run]| fastest(runs.iter().flat_map(|run| run.forwarding.iter().copied()));
+    let base_rate = rate(&runs[0]);
     let mut rows = Vec::new();
+    let without = &runs[0];
     for ((tool, runs), kernel) in tools.iter().zip(runs).zip(kernel) {
+        // By round: what disturbs the machine for longer than a run disturbs both.
+        let of = |run: &Run| fastest(run.forwarding.iter().copied());
+        let mut added: Vec<_> = runs.iter().zip(without).map(|(run, base)| of(run) - of(base)).collect();
+        added.sort_by(f64::total_cmp);
         let (least, most) = runs.iter().fold((f64::MAX, 0.0_f64), |(l, m), run| (l.min(run.rate), m.max(run.rate)));
         let share = median(runs, |run| run.reported.packets as f64 / run.passed.received.packets.max(1) as f64);
         let over_nothing = |figure: String| if *tool == Tool::Nothing { String::new() } else { figure };
@@ -159,8 +175,9 @@ fn report(tools: &[Tool], runs: &[Vec<Run>], kernel: &[Option<f64>]) -> Result<(
             thousands(rate(runs) as u64),
             format!("{} - {}", thousands(least as u64), thousands(most as u64)),
             over_nothing(format!("{:+.1} %", 100.0 * (rate(runs) / base_rate - 1.0))),
-            format!("{:.0}", forwarding(runs)),
-            over_nothing(format!("{:+.0}", forwarding(runs) - base_forwarding)),
+            format!("{:.0}", all(runs)),
+            over_nothing(format!("{:+.0}", all(runs) - all(without))),
+            over_nothing(format!("{:+.0} to {:+.0}", added[0], added[added.len() - 1])),
             kernel.map(|nanoseconds| format!("{nanoseconds:.0}")).unwrap_or_default(),
             of_tool(format!("{:.0}", median(runs, |run| run.daemon))),
             of_tool(format!("{:.2} %", 100.0 * share)),
@@ -173,6 +190,7 @@ fn report(tools: &[Tool], runs: &[Vec<Run>], kernel: &[Option<f64>]) -> Result<(
         "change",
         "forwarding ns/pkt",
         "added ns/pkt",
+        "in single rounds",
         "eBPF ns/pkt",
         "daemon CPU ns/pkt",
         "reported",
@@ -182,6 +200,13 @@ fn report(tools: &[Tool], runs: &[Vec<Run>], kernel: &[Option<f64>]) -> Result<(
         table::say(format!("\n{}: not installed", tool.name()))?;
     }
     Ok(())
+}
+
+/// The upper end of the fastest quarter.
+fn fastest(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut all: Vec<_> = figures.collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 4).copied().unwrap_or_default()
 }
 
 /// The machine and its load: the figures are those of an idle machine only if the load is near 0.
@@ -199,7 +224,8 @@ fn explain(packets: u32, cpu: u32, making: f64, undelivered: u64) -> Result<()> 
          processes may run on any CPU.\n\
          - forwarded: delivered packets per second; change: compared with no tool.\n\
          - forwarding: CPU time per packet for making it ({making:.0} ns), forwarding it, and what the tool does on that CPU\n\
-           meanwhile; added: the tool's share of that. The empty program shows what any tool at that hook adds.\n\
+           meanwhile: the fastest quarter of {PARTS} parts of each run; added: the tool's share of that, in all rounds and\n\
+           in single ones. The empty program shows what any tool at that hook adds, and the noise.\n\
          - eBPF: mean run time of weir's program, as the kernel counts it (bpf_stats, with its own cost), in another run.\n\
          - daemon CPU: CPU time per packet of the tool's processes, until they are told to stop.\n\
          - reported: packets in the tool's flows, as a share of what the interface received.\n\

@@ -3,7 +3,7 @@
 //! A saturated router loses packets for every nanosecond that a tool takes. A router with room loses packets only if
 //! the tool takes more than that room: this benchmark shows which tools do.
 
-use std::array;
+use std::{array, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use weir_datapath::online_cpus;
@@ -18,7 +18,7 @@ use crate::table::{self, least_and_median, thousands};
 const ROUNDS: usize = 5;
 /// Loads, in percent of the router's rate without a tool.
 const LOADS: [u32; 4] = [70, 80, 85, 90];
-const TOOLS: [Tool; 4] = [Tool::Nothing, Tool::Weir("auto"), Tool::Softflowd, Tool::Pmacctd];
+const TOOLS: [Tool<'static>; 4] = [Tool::Nothing, Tool::Weir("auto"), Tool::Softflowd, Tool::Pmacctd];
 
 /// The load that is offered to the router.
 struct Load<'a> {
@@ -35,12 +35,12 @@ struct Runs {
     reported: Vec<f64>,
 }
 
-/// Measures and prints.
+/// Measures and prints; `other` is another build of weir, which takes turns with this one.
 ///
 /// # Errors
 ///
 /// No privilege, a missing command, a pace that is not kept, or a wrong account in weir's report.
-pub fn bench() -> Result<()> {
+pub fn bench(other: Option<&Path>) -> Result<()> {
     let cpu = *online_cpus()?.first().context("no CPU is online")?;
     introduce()?;
     let route = Route::new(cpu)?;
@@ -53,7 +53,8 @@ pub fn bench() -> Result<()> {
         })
         .collect();
     let loads = loads?;
-    let tools: Vec<_> = TOOLS.into_iter().filter(|tool| tool.is_there()).collect();
+    let other = other.map(|program| Tool::Other(program, "auto"));
+    let tools: Vec<_> = TOOLS.into_iter().filter(|tool| tool.is_there()).chain(other).collect();
     let mut runs: Vec<_> =
         tools.iter().map(|_| Runs { rates: [const { Vec::new() }; LOADS.len()], reported: Vec::new() }).collect();
     for _ in 0..ROUNDS {
@@ -78,7 +79,7 @@ fn capacity(route: &Route) -> Result<f64> {
 
 impl Runs {
     /// Runs one more round: all loads, one after the other.
-    fn add(&mut self, route: &Route, loads: &[Load<'_>], tool: Tool) -> Result<()> {
+    fn add(&mut self, route: &Route, loads: &[Load<'_>], tool: Tool<'_>) -> Result<()> {
         let (received, reported) = with(route, tool, |_| {
             let mut received = 0;
             for (load, rates) in loads.iter().zip(&mut self.rates) {
@@ -95,7 +96,7 @@ impl Runs {
     }
 }
 
-fn report(loads: &[Load<'_>], tools: &[Tool], runs: &[Runs]) -> Result<()> {
+fn report(loads: &[Load<'_>], tools: &[Tool<'_>], runs: &[Runs]) -> Result<()> {
     let median = |figures: &Vec<f64>| least_and_median(figures.clone()).1;
     let base = runs[0].rates.each_ref().map(median);
     let rows: Vec<_> = tools

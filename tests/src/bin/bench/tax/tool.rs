@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     net::{Ipv4Addr, UdpSocket},
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -13,7 +14,7 @@ use serde_json::Value;
 use weir_common::ledger::Tally;
 use weir_tests::{
     account, clock,
-    daemon::Daemon,
+    daemon::{Daemon, weir_binary},
     foreign::{Does, Foreign},
     netns::Namespace,
     route::WAN,
@@ -26,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A tool, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tool {
+pub enum Tool<'a> {
     /// Nothing is attached.
     Nothing,
     /// A program that does nothing, in the driver (XDP).
@@ -35,6 +36,8 @@ pub enum Tool {
     EmptyTcx,
     /// weir with its defaults, in this mode of the configuration.
     Weir(&'static str),
+    /// Another build of weir, in this mode.
+    Other(&'a Path, &'static str),
     /// Debian's `softflowd`, with its defaults, exporting `NetFlow` 5.
     Softflowd,
     /// Debian's `pmacctd` with its print plugin by flow, and larger buffers than its defaults.
@@ -62,16 +65,15 @@ pub struct Reported {
     pub packets: u64,
 }
 
-impl Tool {
+impl<'a> Tool<'a> {
     /// Returns the name in the table.
     pub fn name(self) -> String {
         match self {
             Self::Nothing => "no tool".to_owned(),
             Self::EmptyXdp => "empty program, native XDP".to_owned(),
             Self::EmptyTcx => "empty program, TCX".to_owned(),
-            Self::Weir("auto") => "weir, auto: TCX".to_owned(),
-            Self::Weir("afpacket") => "weir, packet socket".to_owned(),
-            Self::Weir(mode) => format!("weir, {mode} XDP"),
+            Self::Weir(mode) => format!("weir, {}", attached(mode)),
+            Self::Other(_, mode) => format!("the other weir, {}", attached(mode)),
             Self::Softflowd => "softflowd".to_owned(),
             Self::Pmacctd => "pmacctd".to_owned(),
         }
@@ -80,7 +82,7 @@ impl Tool {
     /// Returns true if it is installed.
     pub fn is_there(self) -> bool {
         let command = match self {
-            Self::Nothing | Self::EmptyXdp | Self::EmptyTcx | Self::Weir(_) => return true,
+            Self::Nothing | Self::EmptyXdp | Self::EmptyTcx | Self::Weir(_) | Self::Other(..) => return true,
             Self::Softflowd => "softflowd",
             Self::Pmacctd => "pmacctd",
         };
@@ -99,9 +101,19 @@ impl Tool {
             Self::EmptyXdp => Running::Empty { _attached: Foreign::attach(router, WAN, Does::Pass)? },
             Self::EmptyTcx => Running::Empty { _attached: Foreign::attach_tcx(router, WAN)? },
             Self::Weir(mode) => Running::Weir(weir(router, mode, "")?),
+            Self::Other(program, mode) => Running::Weir(start_weir(program, router, mode, "")?),
             Self::Softflowd => Running::Peer(Peer::softflowd(router)?),
             Self::Pmacctd => Running::Peer(Peer::pmacctd(router)?),
         })
+    }
+}
+
+/// How weir is attached in a mode of the configuration, for the table.
+fn attached(mode: &str) -> String {
+    match mode {
+        "auto" => "auto: TCX".to_owned(),
+        "afpacket" => "packet socket".to_owned(),
+        mode => format!("{mode} XDP"),
     }
 }
 
@@ -111,7 +123,11 @@ impl Tool {
 ///
 /// The tool does not start; the error has its output.
 pub fn weir(router: &Namespace, mode: &str, settings: &str) -> Result<Daemon> {
-    let mut daemon = Daemon::start(Some(router), |reports| {
+    start_weir(&weir_binary()?, router, mode, settings)
+}
+
+fn start_weir(program: &Path, router: &Namespace, mode: &str, settings: &str) -> Result<Daemon> {
+    let mut daemon = Daemon::start_program(program, Some(router), |reports| {
         let sinks = format!("sinks: [{{type: file, path: {}}}]", reports.display());
         format!("interfaces: [{{name: {WAN}, mode: {mode}}}]\n{settings}{sinks}\n")
     })?;
@@ -180,7 +196,7 @@ pub fn account(reports: &[Value]) -> Result<LedgerSums> {
 
 /// Another running tool; killed on drop.
 pub struct Peer {
-    tool: Tool,
+    tool: Tool<'static>,
     child: Child,
     scratch: Scratch,
     /// The socket that flows are exported to. It is bound so that the kernel sends no errors back, and it is never
@@ -222,7 +238,7 @@ impl Peer {
         Ok(peer)
     }
 
-    fn start(tool: Tool, mut command: Command, scratch: Scratch, export: Option<UdpSocket>) -> Result<Self> {
+    fn start(tool: Tool<'static>, mut command: Command, scratch: Scratch, export: Option<UdpSocket>) -> Result<Self> {
         let log = File::create(scratch.file(LOG)).context("cannot write a log")?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).current_dir(scratch.path());
         let child = command.spawn().with_context(|| format!("cannot start {tool:?}"))?;
