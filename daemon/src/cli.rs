@@ -310,15 +310,18 @@ pub struct AskArgs {
 /// `weir usage`.
 #[derive(Args, Debug)]
 pub struct UsageArgs {
-    /// Only this interface [default: all]
+    /// Only this interface; or `hosts`, `networks`, or one own address [default: all interfaces]
     #[arg(value_name = "IFACE")]
-    pub interface: Option<String>,
+    pub what: Option<String>,
     /// The length of a period; months begin on the configured day
     #[arg(long, value_name = "PERIOD", value_parser = ["hour", "day", "month"], default_value = "month")]
     pub by: String,
     /// How many periods [default: 24 hours, 31 days or 13 months]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub last: Option<u32>,
+    /// How many hosts or networks in each period [default: 10]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: Option<u32>,
     /// The end of the last period: `14:30` (today) or `2026-11-26 14:30`, both in UTC, or RFC 3339 [default: now]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub to: Option<Timestamp>,

@@ -40,7 +40,7 @@ pub fn start_usage(config: &Config, state_directory: Option<&Path>, observer: &s
         }
         return Ok(None);
     };
-    Usage::start(state_directory, observer, usage.day).map(Some)
+    Usage::start(state_directory, observer, usage.day, config.addresses).map(Some)
 }
 
 /// What a history may take on disk.

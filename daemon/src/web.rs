@@ -53,9 +53,9 @@ impl Answers {
                 ListKey::parse(&key, view.as_deref()).map_err(Refusal::Refused)?;
                 self.remember(Query::OfKey(OfKey { key, view }, Time { from, to }, points))
             }
-            Question::Usage { interface, by, last, to } => {
-                let query = past::usage(interface, by.as_deref(), last, None).map_err(Refusal::Refused)?;
-                self.sum_up(usage::Query { to, ..query })
+            Question::Usage { of, interface, by, last, top, to } => {
+                let question = past::UsageQuestion { of, interface, by, last, top };
+                self.sum_up(past::usage(question, to).map_err(Refusal::Refused)?)
             }
             Question::Changes { list, by, now, against } => {
                 let compared = past::compared(list, by, now, against).map_err(Refusal::Refused)?;
@@ -81,7 +81,7 @@ impl Answers {
         waited(&history.ask(query, || ()).map_err(Refusal::Unavailable)?)
     }
 
-    fn sum_up(&self, query: usage::Query) -> Result<Vec<u8>, Refusal> {
+    fn sum_up(&self, query: usage::Asked) -> Result<Vec<u8>, Refusal> {
         let Some(usage) = &self.usage else { return Err(Refusal::Unavailable(history::NO_USAGE.to_owned())) };
         waited(&usage.ask(query, || ()).map_err(Refusal::Unavailable)?)
     }

@@ -404,7 +404,11 @@ fn usage_is_what_the_command_prints() -> Result<()> {
     let script = format!("#!/bin/sh\nSTATE_DIRECTORY='{}' exec '{}' \"$@\"\n", state.path().display(), weir.display());
     let program = state.script(&script, "weir", 0o700)?;
     let socket = state.file("control.sock");
-    let settings = format!("report: {{interval: 1s}}\ncontrol: {{socket: {}}}\nsinks: [SINK]\n", socket.display());
+    let settings = format!(
+        "report: {{interval: 1s}}\ncontrol: {{socket: {}}}\nsinks: [SINK]\nnetworks: {{lab: {{prefixes: [0.0.0.0/0], \
+         own: true}}}}\n",
+        socket.display()
+    );
     let mut daemon = Daemon::start_program(&program, Some(&pair.observer), |reports| {
         let sink = format!("{{type: file, path: {}}}", reports.display());
         format!("interfaces: [{OBSERVED}]\n{SETTINGS}{}", settings.replace("SINK", &sink))
@@ -415,7 +419,7 @@ fn usage_is_what_the_command_prints() -> Result<()> {
         .generator
         .enter(|| inject::send(QuietPair::GENERATOR_INTERFACE, Traffic::new(plan)?, Pace::Unlimited))??;
     ensure!(sent.packets > 0, "{sent:?}");
-    let printed = clock::wait_for("the usage", TIMEOUT, || {
+    let interfaces = clock::wait_for("the usage", TIMEOUT, || {
         let usage = printed(&["usage", "--json"], &socket).unwrap_or_default();
         let bytes = usage["rows"][0]["bytes"]["value"].as_u64();
         Ok((bytes == Some(sent.bytes)).then_some(usage))
@@ -424,8 +428,17 @@ fn usage_is_what_the_command_prints() -> Result<()> {
     browser.open(PAGE)?;
     browser.wait_for("usage", "document.querySelectorAll('[data-usage]').length > 0")?;
     let shown = browser.value("document.querySelector('[data-usage] [data-value]').dataset.value")?;
-    let expected = printed["rows"][0]["bytes"]["value"].to_string();
-    ensure!(shown.as_str() == Some(expected.as_str()), "{shown} in place of {printed}");
+    let expected = interfaces["rows"][0]["bytes"]["value"].to_string();
+    ensure!(shown.as_str() == Some(expected.as_str()), "{shown} in place of {interfaces}");
+    for of in ["hosts", "networks"] {
+        let answer = printed(&["usage", of, "--json"], &socket)?;
+        let row = &answer["periods"][0]["rows"][0];
+        let name = row["host"].as_str().or(row["network"].as_str()).context("no row")?;
+        let shown = format!("document.querySelector('[data-usage-of^=\"{name} \"] [data-value]').dataset.value");
+        let shown = browser.wait_for(of, &shown)?;
+        let expected = row["down"]["value"].to_string();
+        ensure!(shown.as_str() == Some(expected.as_str()), "{shown} in place of {answer}");
+    }
     let text = browser.value("document.getElementById('usage').textContent")?;
     let text = text.as_str().context("no text")?;
     ensure!(text.contains("at least") || text.contains("Not seen"), "{text}");

@@ -14,7 +14,7 @@ use super::{
     beyond::RankedPrefixes,
     entropy::{Distribution, Entropy, UnlistedKeys},
     heavy_hitters::KeyEstimate,
-    hosts::HostNumbers,
+    hosts::{HostNumbers, NetworkNumbers},
     ranking::{Ranked, Ranking, keep_largest},
     uncertainty::{Uncertainty, ViewUncertainty},
     whole::reconcile,
@@ -37,6 +37,8 @@ pub struct Answer {
     pub remembered: Vec<Table>,
     /// The numbers of the hosts in these tables, if the view has hosts.
     pub hosts: Arc<BTreeMap<ViewKey, HostNumbers>>,
+    /// The numbers of the named networks, if the view has hosts.
+    pub networks: Arc<[NetworkNumbers]>,
 }
 
 /// A list of addresses that feeds a view of prefixes.
@@ -83,8 +85,8 @@ pub enum Rows {
 impl Answer {
     /// The answer without any shard.
     pub(super) fn empty() -> Self {
-        let hosts = Arc::default();
-        Self { confidence: 1.0, entropy: None, tables: Vec::new(), remembered: Vec::new(), hosts }
+        let (hosts, networks) = (Arc::default(), Arc::default());
+        Self { confidence: 1.0, entropy: None, tables: Vec::new(), remembered: Vec::new(), hosts, networks }
     }
 
     /// Reads the merged sketch of a question. `list` has the list of addresses that feeds it and their sketch, if it is
@@ -138,14 +140,20 @@ impl Answer {
             });
             Arc::new(numbers.collect())
         });
+        let named = question.own.iter().flat_map(|own| own.names());
+        let networks = named
+            .zip(sketch.hosts().map_or(&[][..], |hosts| hosts.networks()))
+            .map(|(name, counted)| NetworkNumbers::new(name, *counted, &uncertainties))
+            .collect();
         let confidence = if is_sure { 1.0 } else { uncertainty.confidence };
-        Self { confidence, entropy, tables, remembered, hosts }
+        Self { confidence, entropy, tables, remembered, hosts, networks }
     }
 
     /// The same answer with the rows that the history remembers. They are taken out.
     pub fn take_remembered(&mut self) -> Self {
         let (confidence, tables) = (self.confidence, std::mem::take(&mut self.remembered));
-        Self { confidence, entropy: None, tables, remembered: Vec::new(), hosts: self.hosts.clone() }
+        let (hosts, networks) = (self.hosts.clone(), self.networks.clone());
+        Self { confidence, entropy: None, tables, remembered: Vec::new(), hosts, networks }
     }
 
     /// The rows in both orders, if the view has prefixes.
@@ -174,10 +182,12 @@ pub(super) fn keys_of<'t>(tables: impl Iterator<Item = &'t Table>) -> Vec<ViewKe
 }
 
 /// How many bounded numbers a record contributes to: the total and one row, or two rows if both addresses count. A host
-/// also has a number for each direction.
+/// also has a number for each direction, and so has its network if that has a name.
 pub(super) fn parts(question: &Question) -> u64 {
-    let rows = 1 + u64::from(question.by.layout.has_host());
-    rows * (1 + u64::from(question.view.of_hosts)) + u64::from(question.has_total)
+    let sides = 1 + u64::from(question.by.layout.has_host());
+    let has_networks = question.own.as_ref().is_some_and(|own| own.named() > 0);
+    let numbers = if question.view.of_hosts { 2 * (1 + u64::from(has_networks)) } else { 1 };
+    sides * numbers + u64::from(question.has_total)
 }
 
 /// The slot of the table that has a key.

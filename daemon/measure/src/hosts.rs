@@ -9,6 +9,8 @@
 //! Flows and peers are counted in two more structures ([`SampleAndHold`]): a counter for each host, which is exact up
 //! to some hundred peers. They hold as many hosts as there are candidates. If there are more, those with the most
 //! flows or peers stay, and the bounds of the others are wide.
+//!
+//! Own networks that the configuration names have sums of their own, which every record of their hosts is added to.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,6 +20,7 @@ use weir_common::{
     sketch::Metric,
 };
 use weir_config::{
+    Config,
     names::{Networks, Prefix},
     view::{KeyLayout, Side, ViewKey},
 };
@@ -50,11 +53,25 @@ const FEW: usize = 8;
 pub struct HostNetworks {
     v4: Vec<(u32, u32)>,
     v6: Vec<(u128, u128)>,
-    /// All prefixes, if there are too many to compare them one by one.
-    many: Option<Networks>,
+    /// All prefixes, by the number of their network if that has a name.
+    networks: Networks,
+    /// True if there are too many prefixes to compare them one by one.
+    are_many: bool,
+    /// How many of the networks have a name.
+    named: usize,
 }
 
 impl HostNetworks {
+    /// The addresses that are hosts with this configuration.
+    pub fn of(config: &Config) -> Self {
+        let own: Vec<_> = config.networks.iter().filter(|network| network.own).cloned().collect();
+        if own.is_empty() {
+            return Self::new(&config.networks_of_hosts());
+        }
+        let networks = Networks::new(&own);
+        Self { named: networks.len(), networks, ..Self::new(&config.networks_of_hosts()) }
+    }
+
     /// The addresses in these prefixes.
     pub fn new(prefixes: &[Prefix]) -> Self {
         use std::net::IpAddr::{V4, V6};
@@ -66,8 +83,18 @@ impl HostNetworks {
                 _ => {}
             }
         }
-        let many = (v4.len() > FEW || v6.len() > FEW).then(|| Networks::of_prefixes(prefixes));
-        Self { v4, v6, many }
+        let are_many = v4.len() > FEW || v6.len() > FEW;
+        Self { v4, v6, networks: Networks::of_prefixes(prefixes), are_many, named: 0 }
+    }
+
+    /// The names of the networks that have one, in the order of their sums.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        (1..=self.named).filter_map(|id| self.networks.name(id as u8))
+    }
+
+    /// How many networks have a name.
+    pub const fn named(&self) -> usize {
+        self.named
     }
 
     /// Which of at most [`TOGETHER`] records have a source that is a host, and which have such a destination, one bit
@@ -81,7 +108,7 @@ impl HostNetworks {
             for (addresses, address) in addresses.iter_mut().zip([key.src, key.dst]) {
                 addresses[nth] = u64::from_be(address.0[1]) as u32;
             }
-            others |= u32::from(key.is_v6() || self.many.is_some()) << nth;
+            others |= u32::from(key.is_v6() || self.are_many) << nth;
         }
         let all = u32::MAX.checked_shr((TOGETHER - items.len().min(TOGETHER)) as u32).unwrap_or(0);
         let mut sides = addresses.map(|addresses| {
@@ -107,8 +134,8 @@ impl HostNetworks {
     /// Returns true if this address is a host. `is_v6` is the IP version of the packet.
     #[inline(always)]
     pub fn has(&self, address: Address, is_v6: bool) -> bool {
-        if let Some(many) = &self.many {
-            return many.of(address, is_v6) != Networks::NONE;
+        if self.are_many {
+            return self.networks.of(address, is_v6) != Networks::NONE;
         }
         let [high, low] = address.0.map(u64::from_be);
         if is_v6 {
@@ -127,6 +154,15 @@ pub struct Directions {
     pub down: Tally,
     /// From the host.
     pub up: Tally,
+}
+
+impl Directions {
+    /// Adds a record that has the host on this side.
+    #[inline(always)]
+    fn add(&mut self, side: Side, tally: Tally) {
+        let direction = if side == Side::Src { &mut self.up } else { &mut self.down };
+        direction.add(tally);
+    }
 }
 
 /// The sums of a candidate, with its key and the hash of that.
@@ -234,6 +270,31 @@ impl HostNumbers {
     }
 }
 
+/// The bytes of a named network, with bounds that allow for missing packets. A packet from one of its hosts to another
+/// is in both directions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkNumbers {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The bytes on the wire to its hosts.
+    pub down: Estimate,
+    /// Those from its hosts.
+    pub up: Estimate,
+    /// Both together.
+    pub bytes: Estimate,
+}
+
+impl NetworkNumbers {
+    /// The numbers of a network with these sums.
+    pub fn new(name: &str, Directions { down, up }: Directions, uncertainties: &ViewUncertainty) -> Self {
+        let of = |counted: Tally| {
+            let (lower, upper) = uncertainties.bounds(Metric::Bytes, counted, counted);
+            Estimate { value: counted.bytes.clamp(lower, upper), lower, upper }
+        };
+        Self { name: name.to_owned(), down: of(down), up: of(up), bytes: of(down.saturating_add(up)) }
+    }
+}
+
 /// The hosts of a view.
 pub struct Hosts {
     sums: HeavyHitters<ViewKey>,
@@ -241,6 +302,8 @@ pub struct Hosts {
     beside: Box<[Sums]>,
     peers: SampleAndHold<ViewKey>,
     flows: SampleAndHold<ViewKey>,
+    /// The sums of each named network.
+    networks: Box<[Directions]>,
     group: Group,
 }
 
@@ -312,15 +375,16 @@ fn hash_of(hash: &KeyedHash, ViewKey([high, low, _, _, shared]): &ViewKey) -> u6
 }
 
 impl Hosts {
-    /// An empty structure for at least this many hosts. The bounds of their sums are seldom further apart than `error`,
-    /// a share of everything that is added.
-    pub fn new(error: f64, candidates: usize, key_id: u64) -> Self {
+    /// An empty structure for at least this many hosts and so many named networks. The bounds of the hosts' sums are
+    /// seldom further apart than `error`, a share of everything that is added.
+    pub fn new(error: f64, candidates: usize, networks: usize, key_id: u64) -> Self {
         let sums = HeavyHitters::new(error, candidates, key_id);
         let room = sums.capacity();
         Self {
             beside: vec![Sums::default(); room].into_boxed_slice(),
             peers: configured(SampleAndHold::with_room(room, PEERS_ERROR, key_id)),
             flows: configured(SampleAndHold::with_room(room, FLOWS_ERROR, key_id)),
+            networks: vec![Directions::default(); networks].into_boxed_slice(),
             group: Group::empty(),
             sums,
         }
@@ -339,7 +403,7 @@ impl Hosts {
         if found == 0 {
             return 0;
         }
-        let Self { sums, beside, group, .. } = self;
+        let Self { sums, beside, networks, group, .. } = self;
         let Group { count, from, keys, hashes, packed, .. } = group;
         sums.add_batch(&hashes[..*count], &packed[..*count], |nth| keys[nth], &mut ());
         for (entry, ((nth, side), hash)) in from.iter().zip(&*hashes).take(*count).enumerate() {
@@ -348,9 +412,19 @@ impl Hosts {
             if candidate.hash != *hash {
                 *candidate = Sums { hash: *hash, key: keys[entry], directions: Directions::default() };
             }
-            let directions = &mut candidate.directions;
-            let direction = if *side == Side::Src { &mut directions.up } else { &mut directions.down };
-            direction.add(items[usize::from(*nth)].tally);
+            candidate.directions.add(*side, items[usize::from(*nth)].tally);
+        }
+        if !networks.is_empty() {
+            for (nth, side) in from.iter().take(*count) {
+                let item = &items[usize::from(*nth)];
+                let key = &item.record.key;
+                let host = if *side == Side::Src { key.src } else { key.dst };
+                // Networks count from 1.
+                let place = usize::from(own.networks.of(host, key.is_v6())).wrapping_sub(1);
+                if let Some(directions) = networks.get_mut(place) {
+                    directions.add(*side, item.tally);
+                }
+            }
         }
         found
     }
@@ -395,6 +469,11 @@ impl Hosts {
         candidate.filter(|sums| sums.hash == hash).map_or_else(Directions::default, |sums| sums.directions)
     }
 
+    /// The sums of each named network.
+    pub const fn networks(&self) -> &[Directions] {
+        &self.networks
+    }
+
     /// What is counted of these hosts, in their order. All bounds of flows and peers hold together except with the
     /// probability `failure`.
     pub fn counts(&self, keys: &[ViewKey], failure: f64) -> Vec<Counts> {
@@ -435,6 +514,10 @@ impl Hosts {
         for other in others {
             self.peers.merge(&other.peers)?;
             self.flows.merge(&other.flows)?;
+            for (sums, more) in self.networks.iter_mut().zip(&other.networks) {
+                sums.down.add(more.down);
+                sums.up.add(more.up);
+            }
         }
         // A host that is no candidate of the whole has no exact sums.
         self.beside.fill(Sums::default());
@@ -458,6 +541,7 @@ impl Hosts {
     pub fn clear(&mut self) {
         self.sums.clear();
         self.beside.fill(Sums::default());
+        self.networks.fill(Directions::default());
         self.peers.clear();
         self.flows.clear();
     }
@@ -473,7 +557,7 @@ impl Hosts {
     pub fn memory_bytes(&self) -> usize {
         let inside = size_of::<HeavyHitters<ViewKey>>() + 2 * size_of::<SampleAndHold<ViewKey>>();
         let sketches = self.sums.memory_bytes() + self.peers.memory_bytes() + self.flows.memory_bytes();
-        size_of::<Self>() - inside + size_of_val(&*self.beside) + sketches
+        size_of::<Self>() - inside + size_of_val(&*self.beside) + size_of_val(&*self.networks) + sketches
     }
 }
 

@@ -247,6 +247,7 @@ pub fn replay_to(
             alerts,
             exporter: SketchExporter::new(config.export.clone()),
             remembered: None,
+            networks: Arc::default(),
         },
         listener,
         progress: options.progress.then(|| Progress::new(input::size(&options.files))),

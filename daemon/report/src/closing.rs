@@ -5,10 +5,12 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use weir_common::ledger::Ledger;
+use weir_config::view::Standard;
 use weir_datapath::interface::{MeasuredInterface, tell_apart};
 use weir_measure::{
     answer::Answer,
     export::MergedWindow,
+    hosts::NetworkNumbers,
     keys::Keys,
     local::{self, Local},
     look_up::{LastWindow, look_up},
@@ -63,6 +65,8 @@ pub struct Closing {
     pub exporter: SketchExporter,
     /// The longer lists that the history keeps of the last reported window, if there is a history.
     pub remembered: Option<Remembered>,
+    /// The named networks of the last reported window, if hosts are counted.
+    pub networks: Arc<[NetworkNumbers]>,
 }
 
 /// The start and end of a window.
@@ -151,6 +155,8 @@ impl Closing {
             let sketches = exporter::remembered(merged, &self.views, span);
             Remembered { sample, ..compose::remembered(&self.views, &longer, &summary, &interfaces, sketches) }
         });
+        let hosts = self.views.standard(Standard::Hosts).and_then(|nth| summary.views.get(nth));
+        self.networks = hosts.map_or_else(Arc::default, |hosts| hosts.networks.clone());
         let last = LastWindow {
             uncertainty: summary.uncertainty.clone(),
             answers: summary.views.clone(),

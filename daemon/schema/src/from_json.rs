@@ -4,8 +4,8 @@
 //! so each type reads itself, and only from bytes.
 
 use crate::{
-    AskedFlows, Changes, Found, History, KeyHistory, Live, LiveAnswers, PastWindow, Report, Row, Second, Tombstone,
-    Union, Usage,
+    AskedFlows, Changes, Found, History, HostUsage, KeyHistory, Live, LiveAnswers, PastWindow, Report, Row, Second,
+    Tombstone, Union, Usage,
 };
 
 /// A type that is read from JSON.
@@ -35,6 +35,7 @@ from_json!(
     Changes,
     Found,
     History,
+    HostUsage,
     KeyHistory,
     Live,
     LiveAnswers,

@@ -84,7 +84,9 @@ pub use tombstone::{Reason, TOMBSTONE_SCHEMA, Tombstone};
 pub use top::{Beyond, Top, TopDestination, TopFlow, TopHost, TopPair, TopPrefix, TopService, TopSource, TopUnlisted};
 pub use trust::{Account, Fact, NOT_MEASURED, Part, Verdict, is_measured, trust};
 pub use union::{Gap, KeyAnswer, KeySums, ListKey, ListPart, PastAlert, REPORTS_KEPT, UNION_SCHEMA, Union};
-pub use usage::{Amount, BusiestSecond, InterfaceUsage, USAGE_SCHEMA, Usage, UsageRow};
+pub use usage::{
+    Amount, BusiestSecond, HostPeriod, HostUsage, HostUsageRow, InterfaceUsage, USAGE_SCHEMA, Usage, UsageRow,
+};
 pub use weir_config::names::protocol::protocol_name;
 
 /// The maximum length of [`Interface::trouble`], in characters.

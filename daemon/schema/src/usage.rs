@@ -1,6 +1,9 @@
 //! What each interface has carried by hour, day or month, for a bill or a quota.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    net::IpAddr,
+};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -70,6 +73,62 @@ pub struct UsageRow {
     pub busiest: Option<BusiestSecond>,
 }
 
+/// The answer to `usage` about hosts or networks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostUsage {
+    /// The schema's name and version.
+    pub schema: String,
+    /// The length of a period: `day` or `month`.
+    pub by: String,
+    /// The day on which a month begins, 1 to 28.
+    pub day: u8,
+    /// The end of the last window that is included, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub until: Timestamp,
+    /// The periods of which something is known, the oldest first.
+    pub periods: Vec<HostPeriod>,
+}
+
+/// What hosts or networks have carried in one period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostPeriod {
+    /// The start of the period, RFC 3339 in UTC.
+    #[serde(serialize_with = "instant::fixed")]
+    pub start: Timestamp,
+    /// Its end, which may be still to come.
+    #[serde(serialize_with = "instant::fixed")]
+    pub end: Timestamp,
+    /// How many seconds of the period weir counted hosts.
+    pub seen_seconds: f64,
+    /// How many seconds of the period so far it did not. What hosts carried then is in no number here.
+    pub unseen_seconds: f64,
+    /// The probability that the true numbers of all rows lie between their bounds, 0 to 1; 1 if they always do.
+    pub confidence: f64,
+    /// The most bytes that a host without a row has. Absent for networks, which all have rows, and if nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlisted: Option<u64>,
+    /// The largest, in order of their bytes.
+    pub rows: Vec<HostUsageRow>,
+}
+
+/// The bytes of one host or network in a period. A packet between two own addresses is in `down` of one and in `up` of
+/// the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostUsageRow {
+    /// The own address. Absent for a network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<IpAddr>,
+    /// The name of the own network. Absent for a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// What was sent to it.
+    pub down: Amount,
+    /// What it sent.
+    pub up: Amount,
+    /// Both together.
+    pub bytes: Amount,
+}
+
 /// What an interface has carried in the month so far, both directions together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterfaceUsage {
@@ -125,11 +184,7 @@ impl Usage {
     /// They cannot be written.
     pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{CSV}")?;
-        let or_empty = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
-        let amount = |of: Option<Amount>| match of {
-            Some(Amount { value, lower, upper }) => format!("{value},{lower},{}", or_empty(upper)),
-            None => ",,".to_owned(),
-        };
+        let amount = |of: Option<Amount>| of.map_or_else(|| ",,".to_owned(), |of| values(&of));
         for row in &self.rows {
             let UsageRow { interface, direction, start, end, packets, bytes, lost, p95, busiest, .. } = row;
             let (name, direction) = (quoted(interface), direction.as_deref().unwrap_or_default());
@@ -171,14 +226,89 @@ impl Usage {
 
     /// How people call the period that starts then.
     pub fn label(&self, start: Timestamp) -> String {
-        let text = start.to_string();
-        let length = match self.by.as_str() {
-            "hour" => return text[..16].replace('T', " "),
-            "month" if self.day == 1 => 7,
-            _ => 10,
-        };
-        text[..length].to_owned()
+        label(&self.by, self.day, start)
     }
+}
+
+fn label(by: &str, first_day: u8, start: Timestamp) -> String {
+    let text = start.to_string();
+    let length = match by {
+        "hour" => return text[..16].replace('T', " "),
+        "month" if first_day == 1 => 7,
+        _ => 10,
+    };
+    text[..length].to_owned()
+}
+
+/// The columns of [`HostUsage::write_csv`].
+const HOST_CSV: &str = "host,network,start,end,down_bytes,down_lower,down_upper,up_bytes,up_lower,up_upper,bytes,\
+                        bytes_lower,bytes_upper,seen_seconds,unseen_seconds,confidence";
+
+impl HostUsage {
+    /// Writes comma-separated values (RFC 4180), a line for each row, below a line with names.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be written.
+    pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{HOST_CSV}")?;
+        for HostPeriod { start, end, seen_seconds, unseen_seconds, confidence, rows, .. } in &self.periods {
+            for HostUsageRow { host, network, down, up, bytes } in rows {
+                let host = host.map_or_else(String::new, |host| host.to_string());
+                let network = quoted(network.as_deref().unwrap_or_default());
+                let [down, up, bytes] = [down, up, bytes].map(values);
+                writeln!(
+                    out,
+                    "{host},{network},{start},{end},{down},{up},{bytes},{seen_seconds},{unseen_seconds},{confidence}"
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a table for people, in at most `width` columns.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn write(&self, width: usize, color: bool, out: &mut impl Write) -> io::Result<()> {
+        let mut grid = Grid::new([Left, Left, Right, Right, Right, Left]);
+        let of_networks = self.periods.iter().flat_map(|period| &period.rows).any(|row| row.network.is_some());
+        let whose = if of_networks { "network" } else { "host" };
+        grid.row([&*self.by, whose, "down", "up", "total", ""].map(|head| Cell::new(head, Strong)));
+        for HostPeriod { start, unseen_seconds, unlisted, rows, .. } in &self.periods {
+            let mut when = label(&self.by, self.day, *start);
+            let mut note =
+                if *unseen_seconds >= 1.0 { format!("not seen: {}", length(*unseen_seconds)) } else { String::new() };
+            for HostUsageRow { host, network, down, up, bytes: both } in rows {
+                let host = host.map(|host| host.to_string());
+                let [down, up, both] = [down, up, both].map(|of| Cell::new(shown(of, bytes), Plain));
+                let when = Cell::new(std::mem::take(&mut when), Faint);
+                let note = Cell::new(std::mem::take(&mut note), Alarm);
+                grid.row([
+                    when,
+                    Cell::from(host.or_else(|| network.clone()).unwrap_or_default()),
+                    down,
+                    up,
+                    both,
+                    note,
+                ]);
+            }
+            let others = unlisted.filter(|most| *most > 0).map(|most| format!("at most {} each", bytes(most)));
+            if let Some(others) = others.filter(|_| !of_networks) {
+                let [when, note] = [Cell::new(when, Faint), Cell::new(note, Alarm)];
+                let none = || Cell::new("", Plain);
+                grid.row([when, Cell::new("others", Faint), none(), none(), Cell::new(others, Faint), note]);
+            }
+        }
+        grid.write_within(width, color, out)
+    }
+}
+
+/// A number and its bounds, as comma-separated values. Without an upper bound, that is empty.
+fn values(Amount { value, lower, upper }: &Amount) -> String {
+    let upper = upper.map_or_else(String::new, |upper| upper.to_string());
+    format!("{value},{lower},{upper}")
 }
 
 /// The usage of a month so far, as rows.

@@ -1,6 +1,6 @@
 //! `weir status`, `weir report`, `weir ask` and `weir reload`: ask the running weir.
 
-use std::{fs::File, path::PathBuf};
+use std::{fs::File, io, net::IpAddr, path::PathBuf};
 
 use weir::{
     cli::{AskArgs, HistoryPlaceArgs, ReloadArgs, ReportArgs, SocketArgs, StatusArgs, UsageArgs},
@@ -15,7 +15,7 @@ use weir::{
     },
 };
 use weir_config::{self as config, Config};
-use weir_schema::{AskedFlows, ListKey, LiveAnswers, Usage, listing::ListForm, write_answers};
+use weir_schema::{AskedFlows, HostUsage, ListKey, LiveAnswers, Usage, listing::ListForm, write_answers};
 use weir_system::{
     clock,
     exit::Exit,
@@ -132,20 +132,37 @@ fn flows(
 }
 
 pub(super) fn usage(
-    UsageArgs { interface, by, last, to, socket: whom, json, csv }: UsageArgs,
+    UsageArgs { what, by, last, top, to, socket: whom, json, csv }: UsageArgs,
 ) -> Result<Exit, Failure> {
-    let to = to.map(|to| to.to_string());
-    let asked = client::ask(&socket(&whom)?, protocol::Command::Usage { interface, by: Some(by), last, to })?;
+    let is_own = |what: &String| matches!(&**what, "hosts" | "networks") || what.parse::<IpAddr>().is_ok();
+    let (of, interface) = if what.as_ref().is_some_and(is_own) { (what, None) } else { (None, what) };
+    if top.is_some() && of.is_none() {
+        return Err(usage_error("--top is for hosts and networks: interfaces have all their rows".to_owned()));
+    }
+    let (of_hosts, to) = (of.is_some(), to.map(|to| to.to_string()));
+    let asked = client::ask(&socket(&whom)?, protocol::Command::Usage { of, interface, by: Some(by), last, top, to })?;
     if json {
         return print_json(asked);
     }
-    let usage: Usage = show::understood(&asked)?;
-    if csv {
-        usage.write_csv(&mut Screen::stdout(Form::Text)).map_err(OutputError::from)?;
+    let style = show::style();
+    let (width, color) = (style.width, style.color);
+    if of_hosts {
+        let usage: HostUsage = show::understood(&asked)?;
+        write_usage(csv, |mut out| usage.write_csv(&mut out), |mut out| usage.write(width, color, &mut out))
     } else {
-        let style = show::style();
-        usage.write(style.width, style.color, &mut show::tables()).map_err(OutputError::from)?;
+        let usage: Usage = show::understood(&asked)?;
+        write_usage(csv, |mut out| usage.write_csv(&mut out), |mut out| usage.write(width, color, &mut out))
     }
+}
+
+/// Writes comma-separated values, or a table.
+fn write_usage(
+    csv: bool,
+    values: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+    table: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+) -> Result<Exit, Failure> {
+    let written = if csv { values(&mut Screen::stdout(Form::Text)) } else { table(&mut show::tables()) };
+    written.map_err(OutputError::from)?;
     Ok(Exit::Done)
 }
 

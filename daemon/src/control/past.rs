@@ -1,7 +1,10 @@
 //! Questions to the history and about the usage, as commands.
 
 use jiff::Timestamp;
-use weir_history::{Compared, OfKey, Query, Time, usage};
+use weir_history::{
+    Compared, OfKey, Query, Time,
+    usage::{self, Asked, By, HostQuery, Whose},
+};
 
 use super::protocol::Command;
 use crate::history::time;
@@ -50,19 +53,40 @@ pub fn compared(
     Ok(Compared { list, by: by.unwrap_or_else(|| "bytes".to_owned()), now: (from, to), before })
 }
 
-/// A query about the usage: of this interface, by `hour`, `day` or `month`, and of so many periods until this time.
+/// What is asked about the usage, as programs write it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageQuestion {
+    /// `hosts`, `networks` or an own address; if missing, interfaces.
+    pub of: Option<String>,
+    /// Only this interface.
+    pub interface: Option<String>,
+    /// `hour`, `day` or `month`.
+    pub by: Option<String>,
+    /// How many periods.
+    pub last: Option<u32>,
+    /// How many hosts or networks in each period.
+    pub top: Option<u32>,
+}
+
+/// A query about the usage, of so many periods until this time.
 ///
 /// # Errors
 ///
 /// What is wrong with it, for the author of the client.
-pub fn usage(
-    interface: Option<String>,
-    by: Option<&str>,
-    last: Option<u32>,
-    to: Option<&str>,
-) -> Result<usage::Query, String> {
-    let by = by.map_or(Ok(usage::By::Month), str::parse).map_err(|why| format!("by: {why}"))?;
-    Ok(usage::Query { interface, by, last, to: time(None, to)?.to })
+pub fn usage(question: UsageQuestion, to: Option<Timestamp>) -> Result<Asked, String> {
+    let UsageQuestion { of, interface, by, last, top } = question;
+    let by = by.map_or(Ok(By::Month), |by| by.parse()).map_err(|why| format!("by: {why}"))?;
+    let whose = match of.as_deref() {
+        None if top.is_some() => return Err("top: interfaces have all their rows".to_owned()),
+        None => return Ok(Asked::Interfaces(usage::Query { interface, by, last, to })),
+        Some(_) if interface.is_some() => return Err("of, interface: give only one of them".to_owned()),
+        Some("hosts") => Whose::Hosts,
+        Some("networks") => Whose::Networks,
+        Some(address) => Whose::Host(
+            address.parse().map_err(|_| format!("of: {address:?} is neither hosts, networks nor an IP address"))?,
+        ),
+    };
+    Ok(Asked::Hosts(HostQuery { whose, by, last, top, to }))
 }
 
 /// The union of this time, or of the last windows until its end, or of the first ones since its start.

@@ -69,8 +69,11 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         first: Option<u32>,
     },
-    /// What each interface has carried by hour, day or month.
+    /// What each interface, host or network has carried by hour, day or month.
     Usage {
+        /// `hosts`, `networks` or an own address; if missing, interfaces.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<String>,
         /// Only this interface; if missing, all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface: Option<String>,
@@ -80,6 +83,9 @@ pub enum Command {
         /// How many periods; if missing, 24 hours, 31 days or 13 months.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last: Option<u32>,
+        /// How many hosts or networks in each period; if missing, 10.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        top: Option<u32>,
         /// The end of the last period, RFC 3339; if missing, now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
@@ -181,8 +187,9 @@ pub enum Response {
     /// [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`], [`Attached`], a
     /// [`Second`](weir_schema::Second), a [`History`](weir_schema::History), a [`KeyHistory`](weir_schema::KeyHistory),
     /// a [`Union`](weir_schema::Union), [`Changes`](weir_schema::Changes), a [`Usage`](weir_schema::Usage), a
-    /// [`Live`](weir_schema::Live), or [`LiveAnswers`](weir_schema::LiveAnswers). It is kept as raw JSON, so that every
-    /// reader of a report gets the same bytes.
+    /// [`HostUsage`](weir_schema::HostUsage), a [`Live`](weir_schema::Live), or
+    /// [`LiveAnswers`](weir_schema::LiveAnswers). It is kept as raw JSON, so that every reader of a report gets the
+    /// same bytes.
     Answer(Box<RawValue>),
     /// The request is invalid.
     Refused(String),
@@ -297,7 +304,14 @@ mod tests {
                 against: None,
             },
             Command::Flows { question: "dst_port=443".to_owned(), by: vec!["dst_ip".to_owned()], from: None, to: None },
-            Command::Usage { interface: Some("wan0".to_owned()), by: None, last: Some(3), to: None },
+            Command::Usage {
+                of: None,
+                interface: Some("wan0".to_owned()),
+                by: None,
+                last: Some(3),
+                top: None,
+                to: None,
+            },
             Command::Reload,
             detach,
             attach,

@@ -337,8 +337,9 @@ impl Server {
                 | Command::Changes { .. }
                 | Command::Flows { .. }),
             ) => return self.remember(past::query(command)),
-            Ok(Command::Usage { interface, by, last, to }) => {
-                return self.sum_up(past::usage(interface, by.as_deref(), last, to.as_deref()));
+            Ok(Command::Usage { of, interface, by, last, top, to }) => {
+                let question = past::UsageQuestion { of, interface, by, last, top };
+                return self.sum_up(history::time(None, to.as_deref()).and_then(|time| past::usage(question, time.to)));
             }
             Ok(Command::Detach { interfaces }) => self.others.orders.detach(interfaces),
             Ok(Command::Attach { interfaces }) => self.others.orders.attach(interfaces),
@@ -369,7 +370,7 @@ impl Server {
     }
 
     /// Asks about the usage.
-    fn sum_up(&self, query: Result<usage::Query, String>) -> ClientState {
+    fn sum_up(&self, query: Result<usage::Asked, String>) -> ClientState {
         let query = match query {
             Ok(query) => query,
             Err(why) => return ClientState::answered(&Response::Refused(why)),

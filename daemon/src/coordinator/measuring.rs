@@ -7,8 +7,12 @@ use weir_attach::{Attachments, Obtained};
 use weir_common::ledger::{Counters, Ledger, Tally};
 use weir_config::{Config, interface::NO_ROUTE};
 use weir_datapath::{self as datapath, interface::MeasuredInterface, rates::Rates};
-use weir_history::{local::LocalWriter, usage::Usage};
+use weir_history::{
+    local::LocalWriter,
+    usage::{NetworkBytes, Sums, Usage},
+};
 use weir_measure::{
+    hosts::NetworkNumbers,
     order::{Change, Closed},
     question::Views,
     window::Span,
@@ -18,7 +22,7 @@ use weir_report::{
     observer::Last,
     questions,
 };
-use weir_schema::{self as report, Remembered, Report, SinkMetrics};
+use weir_schema::{self as report, Amount, Remembered, Report, SinkMetrics};
 use weir_system::clock::{self, Moment};
 
 use super::{MeasureError, losses};
@@ -138,6 +142,10 @@ impl Measuring<'_, '_> {
             writer.offer(|| local.to_bytes());
         }
         let longer = closing.remembered.take();
+        if let Some(usage) = usage {
+            let top = longer.as_ref().map_or(&report.top, |longer| &longer.top);
+            usage.add_hosts(&report.window, &report.interfaces, top, closing.networks.iter().map(network).collect());
+        }
         let remembered =
             config.history.is_some().then(|| Box::new(Remembered::report(longer, &report).masked(config.addresses)));
         // Mask addresses before anything is published to sinks, the webhook, the log, or clients.
@@ -269,4 +277,10 @@ fn account(
         }
     }
     interfaces
+}
+
+/// What the usage counts of a network.
+fn network(NetworkNumbers { name, down, up, bytes }: &NetworkNumbers) -> NetworkBytes {
+    let of = |of: &weir_sketch::Estimate| Amount { value: of.value, lower: of.lower, upper: Some(of.upper) };
+    NetworkBytes { name: name.clone(), sums: Sums { down: of(down), up: of(up), bytes: of(bytes) } }
 }

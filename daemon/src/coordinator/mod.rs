@@ -445,7 +445,7 @@ impl Coordinator<'_, '_> {
         let Prepared { config, views, interfaces, memory_bytes, opened, webhook, from: _ } = prepared;
         let Measuring { closing, cpu_rings, attachments, usage, .. } = &mut self.measuring;
         if let Some((usage, set)) = usage.as_ref().zip(config.usage.as_ref()) {
-            usage.begin_months_on(set.day);
+            usage.change(set.day, config.addresses);
         }
         closing.views = views;
         closing.alerts.change(&config.rules(), &questions(&closing.views), config.report.interval);

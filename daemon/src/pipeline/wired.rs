@@ -1,6 +1,6 @@
 //! The third step: all threads run, each with only the rights that it needs, and queues connect them.
 
-use std::thread::Scope;
+use std::{sync::Arc, thread::Scope};
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use rustix::thread::CapabilitySet;
@@ -110,6 +110,7 @@ impl<'k> Attached<'k> {
             alerts,
             exporter: SketchExporter::new(config.export.clone()),
             remembered: None,
+            networks: Arc::default(),
         };
         let Sinks { outboxes, webhook } = sinks;
         let coordinator = Coordinator {

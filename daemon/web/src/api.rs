@@ -60,14 +60,18 @@ pub enum Question {
         /// About how many steps; if missing, as many as on the control socket.
         points: Option<u32>,
     },
-    /// What each interface has carried by hour, day or month.
+    /// What each interface, host or network has carried by hour, day or month.
     Usage {
+        /// `hosts`, `networks` or an own address; if missing, interfaces.
+        of: Option<String>,
         /// Only this interface; if missing, all.
         interface: Option<String>,
         /// `hour`, `day` or `month`; if missing, `month`.
         by: Option<String>,
         /// How many periods; if missing, as many as on the control socket.
         last: Option<u32>,
+        /// How many hosts or networks in each period; if missing, as many as on the control socket.
+        top: Option<u32>,
         /// The end of the last one; if missing, now.
         to: Option<Timestamp>,
     },
@@ -213,10 +217,14 @@ async fn changes(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>,
 }
 
 async fn usage(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, request: Request) -> Response {
-    let names = ["interface", "by", "last", "to"];
-    let asked = query::read(request.uri().query(), names).and_then(|[interface, by, last, to]| {
-        let last = last.map(|last| last.parse().map_err(|_| format!("last={}: how many periods?", short(&last))));
-        Ok(Question::Usage { interface, by, last: last.transpose()?, to: times(None, to)?.1 })
+    let names = ["of", "interface", "by", "last", "top", "to"];
+    let asked = query::read(request.uri().query(), names).and_then(|[of, interface, by, last, top, to]| {
+        let number = |name: &str, text: Option<String>| {
+            let read = |text: String| text.parse().map_err(|_| format!("{name}={}: how many?", short(&text)));
+            text.map(read).transpose()
+        };
+        let (last, top) = (number("last", last)?, number("top", top)?);
+        Ok(Question::Usage { of, interface, by, last, top, to: times(None, to)?.1 })
     });
     match asked {
         Ok(question) => shared.answers.respond(&slot, question).await,

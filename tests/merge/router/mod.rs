@@ -47,6 +47,7 @@ pub fn begin(
         alerts: Alerts::default(),
         exporter: SketchExporter::new(config.export.clone()),
         remembered: None,
+        networks: Arc::default(),
         local: None,
     };
     (closing, shard)

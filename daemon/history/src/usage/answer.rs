@@ -108,7 +108,7 @@ impl Source<'_> {
     /// Calls `each` with every hour of these months.
     fn visit(&self, months: &BTreeSet<String>, mut each: impl FnMut(&Block)) {
         for month in months {
-            self.files.visit(month, |block| each(&block));
+            self.files.visit(month, |block: Block| each(&block));
         }
         self.unwritten.iter().filter(|block| months.contains(&month_of_hour(block.hour))).for_each(each);
     }
@@ -149,7 +149,7 @@ fn months(periods: &[Period]) -> BTreeSet<String> {
 }
 
 /// The periods in groups, each of which is in the same calendar months.
-fn by_months(periods: &[Period]) -> impl Iterator<Item = &[Period]> {
+pub fn by_months(periods: &[Period]) -> impl Iterator<Item = &[Period]> {
     periods.chunk_by(|one, next| one.months().eq(next.months()))
 }
 

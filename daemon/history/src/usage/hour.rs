@@ -4,6 +4,11 @@ use std::ops::AddAssign;
 
 use weir_schema::Amount;
 
+use super::{
+    calendar::month_of_hour,
+    entry::{Entry, put, put_text, signed, take, take_text, unsigned},
+};
+
 /// The length of a step, in milliseconds and in seconds.
 pub const SLOT_MS: u64 = 300_000;
 pub const SLOT_SECONDS: i64 = 300;
@@ -11,8 +16,6 @@ pub const SLOT_SECONDS: i64 = 300;
 pub const SLOTS: usize = 12;
 /// Five minutes of which less is missing are seen completely: the clock runs a little faster or slower than time.
 pub const TOLERANCE_MS: u64 = 1000;
-/// The longest name on disk, in bytes. Linux's names are shorter.
-const NAME_MAX: usize = 255;
 
 /// An interface and a direction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,85 +115,50 @@ pub struct Block {
     pub tracks: Vec<(Name, Hour)>,
 }
 
-const MAGIC: [u8; 8] = *b"weirusg1";
-/// The magic, the observer, the length of the content, and its checksum.
-const HEAD: usize = 24;
+impl Entry for Block {
+    const MAGIC: [u8; 8] = *b"weirusg1";
+    const PREFIX: &'static str = "";
 
-impl Block {
-    /// The block in its format on disk.
-    pub fn to_bytes(&self, observer: &str) -> Vec<u8> {
-        let mut body = Vec::new();
-        put(&mut body, signed(self.id));
-        put(&mut body, signed(self.hour));
-        put(&mut body, self.tracks.len() as u64);
+    fn id(&self) -> (i64, i64) {
+        (self.id, self.hour)
+    }
+
+    fn month(&self) -> String {
+        month_of_hour(self.hour)
+    }
+
+    fn put(&self, body: &mut Vec<u8>) {
+        put(body, signed(self.id));
+        put(body, signed(self.hour));
+        put(body, self.tracks.len() as u64);
         for (name, hour) in &self.tracks {
-            put_name(&mut body, name);
-            put_hour(&mut body, hour, self.hour);
+            put_name(body, name);
+            put_hour(body, hour, self.hour);
         }
-        let mut bytes = Vec::with_capacity(HEAD + body.len());
-        bytes.extend(MAGIC);
-        bytes.extend(crate::block::name(observer));
-        bytes.extend((body.len() as u32).to_le_bytes());
-        bytes.extend(crc32fast::hash(&body).to_le_bytes());
-        bytes.extend(body);
-        bytes
     }
 
-    /// Calls `each` with every valid block of this observer among these bytes. Returns how many bytes are in none. A
-    /// torn or damaged block does not hide those after it.
-    pub fn visit(mut bytes: &[u8], observer: &str, mut each: impl FnMut(Self)) -> usize {
-        let mut damaged = 0;
-        while !bytes.is_empty() {
-            match Self::read(bytes, observer) {
-                Some((block, rest)) => {
-                    each(block);
-                    bytes = rest;
-                }
-                None => {
-                    let next = bytes[1..].windows(MAGIC.len()).position(|some| some == MAGIC);
-                    let skipped = next.map_or(bytes.len(), |at| at + 1);
-                    damaged += skipped;
-                    bytes = &bytes[skipped..];
-                }
-            }
-        }
-        damaged
-    }
-
-    fn read<'b>(bytes: &'b [u8], observer: &str) -> Option<(Self, &'b [u8])> {
-        let (head, rest) = bytes.split_at_checked(HEAD)?;
-        let word = |at: usize| head[at..at + 4].try_into().map(u32::from_le_bytes).ok();
-        if head[..8] != MAGIC || head[8..16] != crate::block::name(observer) {
-            return None;
-        }
-        let (mut body, rest) = rest.split_at_checked(word(16)? as usize)?;
-        if crc32fast::hash(body) != word(20)? {
-            return None;
-        }
-        let (id, hour) = (unsigned(take(&mut body)?), unsigned(take(&mut body)?));
-        let count = take(&mut body)?;
+    fn take(body: &mut &[u8]) -> Option<Self> {
+        let (id, hour) = (unsigned(take(body)?), unsigned(take(body)?));
+        let count = take(body)?;
         let mut tracks = Vec::new();
         for _ in 0..count {
-            tracks.push((take_name(&mut body)?, take_hour(&mut body, hour)?));
+            tracks.push((take_name(body)?, take_hour(body, hour)?));
         }
-        body.is_empty().then_some((Self { id, hour, tracks }, rest))
+        Some(Self { id, hour, tracks })
     }
 }
 
 fn put_name(bytes: &mut Vec<u8>, Name { interface, direction }: &Name) {
     let known = DIRECTIONS.iter().position(|known| *known == direction.as_deref()).unwrap_or(0);
     bytes.push(known as u8);
-    let end = interface.floor_char_boundary(NAME_MAX);
-    bytes.push(end as u8);
-    bytes.extend(&interface.as_bytes()[..end]);
+    put_text(bytes, interface);
 }
 
 fn take_name(bytes: &mut &[u8]) -> Option<Name> {
-    let (&[direction, length], rest) = bytes.split_first_chunk()?;
+    let (&direction, rest) = bytes.split_first()?;
     let direction = DIRECTIONS.get(usize::from(direction))?.map(str::to_owned);
-    let (interface, rest) = rest.split_at_checked(length.into())?;
     *bytes = rest;
-    Some(Name { interface: String::from_utf8(interface.to_vec()).ok()?, direction })
+    Some(Name { interface: take_text(bytes)?, direction })
 }
 
 /// Most steps are seen completely, and exact: a bit says which are not.
@@ -244,45 +212,17 @@ fn take_hour(bytes: &mut &[u8], hour: i64) -> Option<Hour> {
     Some(read)
 }
 
-/// A number that may be negative, so that small ones stay small.
-const fn signed(number: i64) -> u64 {
-    ((number << 1) ^ (number >> 63)).cast_unsigned()
-}
-
-const fn unsigned(number: u64) -> i64 {
-    (number >> 1).cast_signed() ^ -((number & 1).cast_signed())
-}
-
-/// Seven bits in a byte, the lowest first.
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
-    while number > 0x7f {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-fn take(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use crate::{
+        testing::Random,
+        usage::entry::{to_bytes, visit},
+    };
 
     fn read_all(bytes: &[u8], observer: &str) -> (Vec<Block>, usize) {
         let mut blocks = Vec::new();
-        let damaged = Block::visit(bytes, observer, |block| blocks.push(block));
+        let damaged = visit(bytes, observer, |block| blocks.push(block));
         (blocks, damaged)
     }
 
@@ -308,7 +248,7 @@ mod tests {
     fn blocks_survive_the_disk() {
         let mut random = Random(7);
         let blocks: Vec<_> = (0..200).map(|_| block(&mut random)).collect();
-        let bytes: Vec<_> = blocks.iter().flat_map(|block| block.to_bytes("7f3c9a52")).collect();
+        let bytes: Vec<_> = blocks.iter().flat_map(|block| to_bytes(block, "7f3c9a52")).collect();
         assert_eq!(read_all(&bytes, "7f3c9a52"), (blocks, 0));
         let (of_another, damaged) = read_all(&bytes, "00000000");
         assert!(of_another.is_empty() && damaged == bytes.len());
@@ -318,7 +258,7 @@ mod tests {
     fn a_damaged_block_does_not_hide_those_after_it() {
         let mut random = Random(8);
         let blocks: Vec<_> = (0..3).map(|_| block(&mut random)).collect();
-        let each: Vec<_> = blocks.iter().map(|block| block.to_bytes("o")).collect();
+        let each: Vec<_> = blocks.iter().map(|block| to_bytes(block, "o")).collect();
         for at in 0..each[1].len() {
             let mut bytes = each.concat();
             bytes[each[0].len() + at] ^= 0x10;
@@ -337,7 +277,7 @@ mod tests {
         let sums = Sums { packets: 300_000_000, busiest, ..Sums::default() };
         let name = Name { interface: "wan0".to_owned(), direction: Some("ingress".to_owned()) };
         let tracks = vec![(name, Hour { slots: [slot; SLOTS], sums })];
-        let bytes = |tracks: &[_]| Block { id: i64::MAX, hour: 500_000, tracks: tracks.to_vec() }.to_bytes("o").len();
+        let bytes = |tracks: &[_]| to_bytes(&Block { id: i64::MAX, hour: 500_000, tracks: tracks.to_vec() }, "o").len();
         let each = bytes(&[tracks[0].clone(), tracks[0].clone()]) - bytes(&tracks);
         assert!((80..100).contains(&each), "an hour of a direction at 800 Mbit/s takes {each} bytes");
     }

@@ -1,13 +1,16 @@
-//! What each interface has carried by hour, day and month, for thirteen months.
+//! What each interface has carried by hour, day and month, for thirteen months, and each own host and network by day.
 //!
 //! `counting` adds up windows in memory, `hour` is an hour and its format on disk, and `files` has the hours that are
-//! over, so memory does not grow with time. `calendar` knows months, and `rows` makes periods from hours. This module
-//! has the thread that writes and reads the files: no other thread waits for the disk.
+//! over, so memory does not grow with time. `calendar` knows months, and `rows` makes periods from hours. `hosts` does
+//! all of that for hosts and networks. This module has the thread that writes and reads the files: no other thread
+//! waits for the disk.
 
 mod answer;
 mod calendar;
 mod counting;
+mod entry;
 mod files;
+mod hosts;
 mod hour;
 mod rows;
 #[cfg(test)]
@@ -24,17 +27,24 @@ use std::{
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded, select};
 use jiff::Timestamp;
 use tracing::warn;
-use weir_schema::{Interface, InterfaceUsage, Window};
+use weir_config::Addresses;
+use weir_schema::{Interface, InterfaceUsage, Top, Window};
 use weir_system::{clock, memory::Part, privileges, sandbox};
 
 use self::{
     answer::Known,
     calendar::{Period, last_second},
     counting::{Counting, Month, TRACK_BYTES},
+    entry::Entry,
     files::Files,
+    hosts::Days,
     hour::Block,
 };
-pub use self::{answer::Query, calendar::By};
+pub use self::{
+    answer::Query,
+    calendar::By,
+    hosts::{HostQuery, NetworkBytes, Sums, Whose},
+};
 use crate::{
     query::Answer,
     seconds::{Carried, TRACKS_MAX},
@@ -56,23 +66,34 @@ const MONTH_BYTES: u64 = 744 * 120;
 /// The memory of the usage, if it is kept, with this many interfaces and directions.
 pub fn memory(is_on: bool, slots: usize) -> Part {
     let tracks = slots.min(TRACKS_MAX) as u64;
-    let bytes = ANSWER_BYTES + STEPS_BYTES + tracks * (TRACK_BYTES as u64 + MONTH_BYTES);
-    Part::new("usage", if is_on { bytes } else { 0 }, "the open hour, and room to read a month").if_any()
+    let interfaces = STEPS_BYTES + tracks * (TRACK_BYTES as u64 + MONTH_BYTES);
+    let bytes = ANSWER_BYTES + interfaces + hosts::MEMORY_BYTES as u64;
+    Part::new("usage", if is_on { bytes } else { 0 }, "the open hour and day, and room to read a month").if_any()
 }
 
 /// The usage of a running weir. It is written to disk when this is dropped.
 #[derive(Debug)]
 pub struct Usage {
     counting: Arc<Mutex<Counting>>,
+    days: Arc<Mutex<Days>>,
     asker: Asker,
     /// Ends the thread when it is dropped.
     stop: Option<Sender<()>>,
     ended: Receiver<()>,
 }
 
+/// A question about the usage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Of interfaces.
+    Interfaces(Query),
+    /// Of hosts or networks.
+    Hosts(HostQuery),
+}
+
 /// A waiting query.
 struct Waiting {
-    query: Query,
+    query: Asked,
     reply: Sender<Answer>,
     wake: Box<dyn FnOnce() + Send>,
 }
@@ -87,7 +108,7 @@ impl Asker {
     /// # Errors
     ///
     /// Too many queries wait already.
-    pub fn ask(&self, query: Query, wake: impl FnOnce() + Send + 'static) -> Result<Receiver<Answer>, String> {
+    pub fn ask(&self, query: Asked, wake: impl FnOnce() + Send + 'static) -> Result<Receiver<Answer>, String> {
         let (reply, answer) = bounded(1);
         match self.0.try_send(Waiting { query, reply, wake: Box::new(wake) }) {
             Ok(()) => Ok(answer),
@@ -99,29 +120,30 @@ impl Asker {
 
 impl Usage {
     /// Reads what an earlier weir of this observer has left in the state directory, and starts the thread. Months begin
-    /// on this day.
+    /// on this day, and answers show this much of addresses.
     ///
     /// # Errors
     ///
     /// The thread cannot be started.
-    pub fn start(state_directory: &Path, observer: &str, first_day: u8) -> io::Result<Self> {
+    pub fn start(state_directory: &Path, observer: &str, first_day: u8, addresses: Addresses) -> io::Result<Self> {
         let mut disk = Disk::new(Files::new(state_directory, observer));
         let created = disk.files.create();
         disk.writes.note(created);
-        let mut earlier = disk.load();
+        let (mut earlier, mut days) = (disk.load(), disk.load_days());
         earlier.first_day = first_day;
-        let counting = Arc::new(Mutex::new(earlier));
+        days.addresses = addresses;
+        let (counting, days) = (Arc::new(Mutex::new(earlier)), Arc::new(Mutex::new(days)));
         let (queries, queries_out) = bounded(QUERIES_MAX);
         let (stop, stopped) = bounded(0);
         let (end, ended) = bounded(1);
-        let shared = counting.clone();
+        let shared = (counting.clone(), days.clone());
         thread::Builder::new().name("weir-usage".to_owned()).spawn(move || {
             privileges::give_up_all_but_files();
             sandbox::pass();
-            disk.run(&shared, &queries_out, &stopped);
+            disk.run((&shared.0, &shared.1), &queries_out, &stopped);
             let _ = end.send(());
         })?;
-        Ok(Self { counting, asker: Asker(queries), stop: Some(stop), ended })
+        Ok(Self { counting, days, asker: Asker(queries), stop: Some(stop), ended })
     }
 
     /// A handle that sends queries to the thread.
@@ -139,6 +161,11 @@ impl Usage {
         lock(&self.counting).add_window(window, interfaces);
     }
 
+    /// Adds the hosts and the networks of a report. `top` are its lists before addresses are masked.
+    pub fn add_hosts(&self, window: &Window, interfaces: &[Interface], top: &Top, networks: Vec<NetworkBytes>) {
+        lock(&self.days).add_window(window, interfaces, top, networks);
+    }
+
     /// What each interface has carried in the month of the last window so far, both directions together.
     pub fn of_month(&self) -> Vec<InterfaceUsage> {
         let counting = lock(&self.counting);
@@ -153,9 +180,10 @@ impl Usage {
         counting.months(month).into_iter().map(of).collect()
     }
 
-    /// Has months begin on this day from now on.
-    pub fn begin_months_on(&self, day: u8) {
-        lock(&self.counting).first_day = day;
+    /// From now on months begin on this day, and answers show this much of addresses.
+    pub fn change(&self, first_day: u8, addresses: Addresses) {
+        lock(&self.counting).first_day = first_day;
+        lock(&self.days).addresses = addresses;
     }
 }
 
@@ -188,23 +216,37 @@ impl Disk {
     /// The last months and the open hour.
     fn load(&self) -> Counting {
         let mut counting = Counting::default();
-        let months = self.files.months();
+        let months = self.files.months::<Block>();
         // A month that begins late in a calendar month is in two of them.
         for month in &months[months.len().saturating_sub(2)..] {
-            let damaged = self.files.visit(month, |block| counting.resume(&block));
+            let damaged = self.files.visit(month, |block: Block| counting.resume(&block));
             if damaged > 0 {
                 let path = self.files.path().join(month);
                 warn!("{}: {damaged} bytes are damaged: `weir usage` lacks their hours", path.display());
             }
         }
-        if let Some(open) = self.files.open_hour() {
+        if let Some(open) = self.files.open_entry::<Block>() {
             counting.resume(&open);
             counting.reopen(open);
         }
         counting
     }
 
-    fn run(mut self, counting: &Mutex<Counting>, queries: &Receiver<Waiting>, stopped: &Receiver<()>) {
+    /// The open day.
+    fn load_days(&self) -> Days {
+        let mut days = Days::default();
+        if let Some(open) = self.files.open_entry() {
+            days.reopen(open);
+        }
+        days
+    }
+
+    fn run(
+        mut self,
+        (counting, days): (&Mutex<Counting>, &Mutex<Days>),
+        queries: &Receiver<Waiting>,
+        stopped: &Receiver<()>,
+    ) {
         let mut due = clock::now().monotonic + WRITTEN_EVERY;
         loop {
             let left = due.saturating_sub(clock::now().monotonic);
@@ -212,41 +254,61 @@ impl Disk {
                 recv(stopped) -> _ => break,
                 recv(queries) -> waiting => {
                     let Ok(Waiting { query, reply, wake }) = waiting else { break };
-                    let known = {
-                        let counting = lock(counting);
-                        let until = counting.until().unwrap_or_else(|| clock::now().wall);
-                        Known { unwritten: counting.unwritten(), until, first_day: counting.first_day }
+                    let answer = match query {
+                        Asked::Interfaces(query) => query.answer(&self.files, &known(counting)),
+                        Asked::Hosts(query) => query.answer(&self.files, &known_days(counting, days)),
                     };
                     // The client may have disconnected.
-                    let _ = reply.send(query.answer(&self.files, &known));
+                    let _ = reply.send(answer);
                     wake();
                 }
                 default(left) => {}
             }
             if due <= clock::now().monotonic {
                 due = clock::now().monotonic + WRITTEN_EVERY;
-                self.write(counting);
+                self.write(counting, days);
             }
         }
-        self.write(counting);
+        self.write(counting, days);
     }
 
     /// Writes what is new since the last time.
-    fn write(&mut self, counting: &Mutex<Counting>) {
-        let (closed, open) = {
+    fn write(&mut self, counting: &Mutex<Counting>, days: &Mutex<Days>) {
+        let hours = {
             let mut counting = lock(counting);
             counting.warn();
             (counting.closed(), counting.open_hour())
         };
-        let written = self.write_hours(&closed, open.as_ref(), counting);
+        let written = self.write_entries(&hours.0, hours.1.as_ref(), || lock(counting).forget(1));
+        let all = {
+            let mut days = lock(days);
+            days.warn();
+            (days.closed(), days.open_day())
+        };
+        let written = written.and(self.write_entries(&all.0, all.1.as_ref(), || lock(days).forget(1)));
         self.writes.note(written);
     }
 
-    fn write_hours(&self, closed: &[Block], open: Option<&Block>, counting: &Mutex<Counting>) -> io::Result<()> {
-        for block in closed {
-            self.files.append(block)?;
-            lock(counting).forget(1);
+    /// Writes closed entries and the open one. Calls `forget` after each closed one.
+    fn write_entries<E: Entry>(&self, closed: &[E], open: Option<&E>, forget: impl Fn()) -> io::Result<()> {
+        for entry in closed {
+            self.files.append(entry)?;
+            forget();
         }
         open.map_or(Ok(()), |open| self.files.write_open(open))
     }
+}
+
+/// What is known besides the files.
+fn known(counting: &Mutex<Counting>) -> Known {
+    let counting = lock(counting);
+    let until = counting.until().unwrap_or_else(|| clock::now().wall);
+    Known { unwritten: counting.unwritten(), until, first_day: counting.first_day }
+}
+
+/// What is known of hosts besides the files.
+fn known_days(counting: &Mutex<Counting>, days: &Mutex<Days>) -> hosts::Known {
+    let Known { until, first_day, .. } = known(counting);
+    let days = lock(days);
+    hosts::Known { unwritten: days.unwritten(), until, first_day, addresses: days.addresses }
 }

@@ -34,10 +34,10 @@ fn at(text: &str) -> i64 {
 }
 
 /// A folder that is removed with the test.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("weir-usage-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
@@ -51,13 +51,13 @@ impl Drop for Folder {
     }
 }
 
-fn disk(folder: &Path) -> Disk {
+pub fn disk(folder: &Path) -> Disk {
     let files = Files::new(folder, OBSERVER);
     files.create().unwrap();
     Disk::new(files)
 }
 
-fn window(start_ms: i64, end_ms: i64) -> Window {
+pub fn window(start_ms: i64, end_ms: i64) -> Window {
     let seconds = Length::new((end_ms - start_ms) as f64 / 1e3);
     Window { start: at_ms(start_ms), end: at_ms(end_ms), seconds, ..Window::default() }
 }
@@ -166,7 +166,7 @@ impl Life {
 
     fn write(&mut self) {
         let counting = Mutex::new(std::mem::take(&mut self.counting));
-        self.disk.write(&counting);
+        self.disk.write(&counting, &Mutex::default());
         self.counting = counting.into_inner().unwrap();
         self.written = self.truth.clone();
     }
@@ -266,7 +266,7 @@ fn thirteen_months_are_kept_and_earlier_ones_removed() {
         counting.add_window(&window(second * 1000, (second + 300) * 1000), &carried);
         if second % 3600 == 1800 {
             let shared = Mutex::new(counting);
-            disk.write(&shared);
+            disk.write(&shared, &Mutex::default());
             counting = shared.into_inner().unwrap();
         }
     }
@@ -276,12 +276,12 @@ fn thirteen_months_are_kept_and_earlier_ones_removed() {
     assert_eq!((first.start.to_string().as_str(), first.bytes.value), ("2025-11-01T00:00:00Z", 30 * 288 * 3000));
     assert_eq!((last.bytes.value, last.unseen_seconds), ((19 * 288 + 144) * 3000, 0.0));
     assert_eq!(last.p95, Some(Amount { value: 80, lower: 80, upper: Some(80) }));
-    assert_eq!(disk.files.months().len(), 15);
+    assert_eq!(disk.files.months::<Block>().len(), 15);
     // A clock that is wrong for a while removes no more than one month.
     counting.add_window(&window(at("2044-01-01T00:00:00Z") * 1000, at("2044-01-01T00:05:00Z") * 1000), &[]);
     let shared = Mutex::new(counting);
-    disk.write(&shared);
-    assert!(disk.files.months().contains(&"2025-11".to_owned()));
+    disk.write(&shared, &Mutex::default());
+    assert!(disk.files.months::<Block>().contains(&"2025-11".to_owned()));
     let bytes: u64 = fs::read_dir(disk.files.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
     assert!(bytes < (2 * 800) << 10, "{bytes} bytes for two directions");
     let known = Known { unwritten: Vec::new(), until: at_ms(end * 1000), first_day: 1 };
@@ -361,15 +361,20 @@ fn more_interfaces_than_there_is_room_for_take_the_places_of_those_that_have_gon
 fn a_stop_writes_the_open_hour_though_clients_could_still_ask() {
     let folder = Folder::new("stop");
     let start = at("2026-11-20T08:00:00Z") * 1000;
-    let usage = Usage::start(&folder.0, OBSERVER, 1).unwrap();
+    let usage = Usage::start(&folder.0, OBSERVER, 1, Addresses::Full).unwrap();
     let asker = usage.asker();
     usage.add_window(&window(start, start + 10_000), &[interface(NAMES[0], 3, 700)]);
     assert_eq!(usage.of_month()[0].bytes, Amount { value: 700, lower: 700, upper: None });
-    let answer = asker.ask(Query { last: None, ..query(By::Month, 1) }, || ()).unwrap().recv().unwrap().unwrap();
+    let answer = asker
+        .ask(Asked::Interfaces(Query { last: None, ..query(By::Month, 1) }), || ())
+        .unwrap()
+        .recv()
+        .unwrap()
+        .unwrap();
     assert_eq!(Answered::from_json(answer.as_bytes()).unwrap().rows[0].bytes.value, 700);
     drop(usage);
-    assert_eq!(disk(&folder.0).files.open_hour().unwrap().tracks[0].1.sums.packets, 3);
-    let later = Usage::start(&folder.0, OBSERVER, 15).unwrap();
+    assert_eq!(disk(&folder.0).files.open_entry::<Block>().unwrap().tracks[0].1.sums.packets, 3);
+    let later = Usage::start(&folder.0, OBSERVER, 15, Addresses::Full).unwrap();
     assert!(later.of_month().is_empty(), "no window has ended yet");
     later.add_window(&window(start + 10_000, start + 20_000), &[interface(NAMES[1], 1, 60)]);
     let InterfaceUsage { since, bytes, .. } = &later.of_month()[0];
@@ -384,9 +389,9 @@ fn an_hour_that_is_on_disk_twice_counts_once() {
     life.write();
     // A crash after the hour was added to the month, before the open hour was replaced.
     let mut blocks = Vec::new();
-    life.disk.files.visit("2026-11", |block| blocks.push(block));
+    life.disk.files.visit("2026-11", |block: Block| blocks.push(block));
     life.disk.files.write_open(&blocks[0]).unwrap();
-    assert_eq!(life.disk.files.open_hour(), None);
+    assert_eq!(life.disk.files.open_entry::<Block>(), None);
     life.disk.files.write_open(&Block { id: 7, ..blocks[0].clone() }).unwrap();
-    assert!(life.disk.files.open_hour().is_some());
+    assert!(life.disk.files.open_entry::<Block>().is_some());
 }

@@ -203,3 +203,31 @@ fn networks_are_found_one_by_one_and_by_ranges() {
         assert!(own.has(v6, true) && !own.has(v6, false));
     }
 }
+
+#[test]
+fn named_networks_have_exact_sums_by_their_longest_prefix() {
+    let views = views(
+        "standard_views: [hosts]\nnetworks:\n  all: {prefixes: [10.0.0.0/8], own: true}\n  office: {\
+         prefixes: [10.0.0.0/26, 10.0.1.0/24], own: true}\n  outside: {prefixes: [192.0.0.0/8]}",
+    );
+    for workers in 1..=3 {
+        let records = traffic(workers, 3_000, 6_000);
+        let mut expected = [("all", Directions::default()), ("office", Directions::default())];
+        for (host, truth) in truths(&records) {
+            let number = u64::from_be(host.0[1]) as u32;
+            let is_office = number < 0x0a00_0040 || number >> 8 == 0x000a_0001;
+            let Directions { down, up } = &mut expected[usize::from(is_office)].1;
+            down.add(truth.directions.down);
+            up.add(truth.directions.up);
+        }
+        let answers = window(&views, &records, workers as usize, 50);
+        let exact = |of: Tally| Estimate { value: of.bytes, lower: of.bytes, upper: of.bytes };
+        let expected = expected.map(|(name, Directions { down, up })| NetworkNumbers {
+            name: name.to_owned(),
+            down: exact(down),
+            up: exact(up),
+            bytes: exact(down.saturating_add(up)),
+        });
+        assert_eq!(answers[0].networks[..], expected);
+    }
+}

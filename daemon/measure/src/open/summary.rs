@@ -177,6 +177,7 @@ fn answer(question: &Question, sums: &ViewNumbers, uncertainty: &Uncertainty) ->
         confidence: if is_sure { 1.0 } else { uncertainty.confidence },
         entropy: None,
         hosts: Arc::new(hosts(question, sums, &tables, uncertainty)),
+        networks: Arc::default(),
         tables,
         remembered: Vec::new(),
     }

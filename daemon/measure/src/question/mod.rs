@@ -136,7 +136,7 @@ impl Views {
     /// Prepares views with databases that have been read before.
     pub fn with_geo(config: &Config, interfaces: usize, geo: Arc<Geo>) -> Arc<Self> {
         let networks = Networks::new(&config.networks);
-        let hosts = Arc::new(HostNetworks::new(&config.networks_of_hosts()));
+        let hosts = Arc::new(HostNetworks::of(config));
         let meaning = Meaning { config, networks: &networks, geo: &geo, hosts: &hosts };
         let unique = meaning.of_unique();
         let mut directory = Directory::default();

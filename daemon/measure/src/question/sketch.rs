@@ -216,7 +216,10 @@ impl ViewSketch {
             Structure::Prefixes { error, candidates } => {
                 Answers::Prefixes(Box::new(Prefixes::new(error, candidates, key_id)))
             }
-            Structure::Hosts { error, candidates } => Answers::Hosts(Box::new(Hosts::new(error, candidates, key_id))),
+            Structure::Hosts { error, candidates } => {
+                let networks = question.own.as_ref().map_or(0, |own| own.named());
+                Answers::Hosts(Box::new(Hosts::new(error, candidates, networks, key_id)))
+            }
             Structure::Unique { error } => Answers::Unique(distinct(error, key_id)),
             Structure::Spread { pairs, smallest, held, error } => {
                 Answers::Spread(Box::new(Spreaders::new(pairs, smallest, (held, error), key_id)))

@@ -1,4 +1,4 @@
-// The section "Distinct": how many sources, destinations and flows there were.
+// The section "Distinct": how many sources, destinations and flows there were, and which hosts are new.
 
 import { count, grouped, percent } from "../units.js";
 import { bands } from "./chart/bands.js";
@@ -11,16 +11,26 @@ const COUNTS = [
   ["destinations", (report) => report.unique?.dst_ip],
   ["flows", (report) => report.unique?.flows],
   ["new flows", (report) => report.new_flows],
+  ["new hosts", (report) => newHosts(report)],
 ];
+
+// The hosts that were not seen for a long time. While weir still learns which hosts there are, nobody can tell.
+const newHosts = (report) => (report.new_hosts?.learning ? null : report.new_hosts);
 
 // `earlier` are the windows before, or those of a span.
 export function distinct(report, earlier) {
   const counts = COUNTS.filter(([, get]) => get(report));
-  return h(
-    "div",
-    { class: "counts" },
-    counts.map(([name, get]) => item(name, get(report), earlier.map(get))),
-  );
+  const hosts = newHosts(report)?.hosts ?? [];
+  return [
+    h(
+      "div",
+      { class: "counts" },
+      counts.map(([name, get]) => item(name, get(report), earlier.map(get))),
+    ),
+    hosts.length > 0
+      ? h("p", { "data-new-hosts": hosts.length }, `New: ${hosts.map((host) => host.src_ip).join(", ")}`)
+      : null,
+  ];
 }
 
 function item(name, of, windows) {

@@ -1,4 +1,5 @@
-// The section "Usage": what each interface has carried in this month and in the one before.
+// The section "Usage": what each interface has carried in this month and in the one before, and the same of own
+// networks and hosts.
 
 import { usage } from "../state/known.js";
 import { bytes, plural, scaled } from "../units.js";
@@ -7,32 +8,69 @@ import { byId, h, number, put } from "./dom.js";
 const MINUTE = 60;
 
 export function drawUsage() {
-  const { months } = usage;
+  const { months, hosts, networks } = usage;
   byId("usage").hidden = !months?.rows.length;
-  if (months) put(byId("usage-body"), table(months));
+  if (!months?.rows.length) return;
+  // The newest month first.
+  const rows = months.rows.toSorted((one, other) => other.start.localeCompare(one.start));
+  const heads = ["Interface", "Month", "Bytes", "95th percentile", "Not seen"];
+  const all = [
+    table(
+      heads,
+      rows.map((row) => line(row, months.day)),
+    ),
+  ];
+  if (has(networks)) all.push(ofHosts("Network", networks));
+  if (has(hosts)) all.push(ofHosts("Host", hosts));
+  put(byId("usage-body"), all);
 }
 
-function table({ rows, day }) {
-  const heads = ["Interface", "Month", "Bytes", "95th percentile", "Not seen"];
+function table(heads, rows) {
   const head = h(
     "tr",
     null,
     heads.map((name) => h("th", { scope: "col" }, name)),
   );
-  // The newest month first.
-  const all = rows.toSorted((one, other) => other.start.localeCompare(one.start)).map((row) => line(row, day));
-  return h("table", { class: "plain" }, h("thead", null, head), h("tbody", null, all));
+  return h("table", { class: "plain" }, h("thead", null, head), h("tbody", null, rows));
 }
 
-// A row. A period that begins on the first of a month is shown as that month, without a day. Less than a minute that
-// weir did not see is left out.
+const has = (answer) => answer?.periods.some((period) => period.rows.length > 0) ?? false;
+
+// The table of hosts or networks. What no row has is bounded in the last line of a month.
+function ofHosts(whose, { periods, day }) {
+  const rows = periods.toReversed().flatMap((period) => {
+    const month = monthOf(period.start, day);
+    const lines = period.rows.map(({ host, network, down, up, bytes: both }) =>
+      h(
+        "tr",
+        { "data-usage-of": `${host ?? network} ${period.start}` },
+        h("th", { scope: "row" }, host ?? network),
+        h("td", null, month),
+        h("td", null, amount(down, bytes)),
+        h("td", null, amount(up, bytes)),
+        h("td", null, amount(both, bytes)),
+      ),
+    );
+    if (period.unlisted > 0) {
+      const others = h("td", { colspan: 3 }, `at most ${bytes(period.unlisted)} each`);
+      lines.push(h("tr", null, h("th", { scope: "row" }, "others"), h("td", null, month), others));
+    }
+    return lines;
+  });
+  return table([whose, "Month", "Down", "Up", "Total"], rows);
+}
+
+// A period that begins on the first of a month is shown as that month, without a day.
+const monthOf = (start, day) => start.slice(0, day === 1 ? 7 : 10);
+
+// A row. Less than a minute that weir did not see is left out.
 function line({ interface: name, direction, start, bytes: carried, p95, unseen_seconds: unseen }, day) {
   const rate = (bits) => scaled(bits, "bit/s");
   return h(
     "tr",
     { "data-usage": `${name} ${direction ?? ""} ${start}` },
     h("th", { scope: "row" }, direction ? `${name} ${direction}` : name),
-    h("td", null, start.slice(0, day === 1 ? 7 : 10)),
+    h("td", null, monthOf(start, day)),
     h("td", null, amount(carried, bytes)),
     h("td", null, p95 ? amount(p95, rate) : ""),
     h("td", null, unseen < MINUTE ? "" : h("span", { class: "bad" }, length(unseen))),

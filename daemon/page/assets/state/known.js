@@ -121,10 +121,14 @@ export const comparison = {
   },
 };
 
-// What each interface has carried in this month and in the last one, if weir counts that.
+// What each interface, own network and own host has carried in this month and in the last one, if weir counts that.
 export const usage = {
   /** @type {Report | null} */
   months: null,
+  /** @type {Report | null} */
+  networks: null,
+  /** @type {Report | null} */
+  hosts: null,
 };
 
 // The state of the connection: if answers arrive, and why not.

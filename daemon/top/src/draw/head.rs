@@ -4,7 +4,8 @@ use std::fmt::Display;
 
 use jiff::{SignedDuration, Timestamp};
 use weir_schema::{
-    Alert, Distinct, Estimate, Fact, Interface, Live, NOT_MEASURED, NewFlows, Report, Unique, Verdict, is_measured,
+    Alert, Distinct, Estimate, Fact, Interface, Live, NOT_MEASURED, NewFlows, NewHosts, Report, Unique, Verdict,
+    is_measured,
 };
 use weir_system::{
     numbers::{bytes, count, percent, scaled},
@@ -372,6 +373,18 @@ pub fn distinct(unique: &Unique, new: &NewFlows, sheet: &mut Sheet<'_>, paint: P
     let of = |Distinct { value, lower, upper, .. }: Distinct| [value, lower, upper];
     let numbers = [of(unique.src_ip), of(unique.dst_ip), of(unique.flows), [new.value, new.lower, new.upper]];
     counts(names.into_iter().zip(numbers), sheet, paint);
+}
+
+/// Draws the hosts of the last report that were not seen for a long time, if weir knows hosts for long enough.
+pub fn new_hosts(of: &NewHosts, sheet: &mut Sheet<'_>, paint: Paint) {
+    let NewHosts { value, lower, upper, learning, hosts, .. } = of;
+    if *learning || *value == 0 {
+        return;
+    }
+    let number = if lower == upper { count(*value) } else { format!("{} to {}", count(*lower), count(*upper)) };
+    let addresses: Vec<_> = hosts.iter().map(|host| host.src_ip.to_string()).collect();
+    let line = format!("new hosts {number}: {}", addresses.join(", "));
+    sheet.line([Piece::new(fit(&line, sheet.columns()), paint.strong())]);
 }
 
 /// Draws the distinct counts of a fleet.

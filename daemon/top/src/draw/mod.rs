@@ -75,7 +75,7 @@ pub fn draw(screen: &mut Screen, buffer: &mut Buffer, area: Rect, paint: Paint) 
     }
 }
 
-/// Draws distinct keys and new flows, and at most so many alerts.
+/// Draws distinct keys, new flows and new hosts, and at most so many alerts.
 fn counts(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, alerts: usize) {
     if let Some(past) = screen.past() {
         head::distinct(&past.union.unique, &past.union.new_flows, sheet, paint);
@@ -89,6 +89,9 @@ fn counts(screen: &Screen, sheet: &mut Sheet<'_>, paint: Paint, alerts: usize) {
         (Some(live), _) => head::distinct(&live.unique, &live.new_flows, sheet, paint),
         (None, Some(report)) => head::distinct(&report.unique, &report.new_flows, sheet, paint),
         (None, None) => {}
+    }
+    if let Some(new) = report.and_then(|report| report.new_hosts.as_ref()) {
+        head::new_hosts(new, sheet, paint);
     }
     for alert in report.iter().flat_map(|report| &report.alerts).take(alerts) {
         head::alert(alert, sheet, paint);

@@ -89,6 +89,7 @@ fn minute(round: u64) -> Result<Minute> {
         alerts: Alerts::default(),
         exporter: SketchExporter::new(Export::default()),
         remembered: None,
+        networks: Arc::default(),
         local: None,
     };
     let (mut took, mut truth, mut is_exported) = (Minute::default(), HashMap::<String, Tally>::new(), false);

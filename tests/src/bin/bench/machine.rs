@@ -174,6 +174,7 @@ fn round(config: &Config, cpus: &Cpus, workers: usize, interfaces: usize) -> Res
         alerts: Alerts::default(),
         exporter: SketchExporter::new(config.export.clone()),
         remembered: None,
+        networks: Arc::default(),
         local: None,
     };
     let span = Span {
