@@ -80,6 +80,8 @@ pub enum Command {
     Ask(AskArgs),
     /// Print what each interface has carried by hour, day or month, with the 95th percentile and the busiest second
     Usage(UsageArgs),
+    /// Print the names of hosts that the running weir knows, and where each is from
+    Names(NamesArgs),
     /// Print what weir remembers of a time: lists, and keys
     #[command(subcommand)]
     History(HistoryCommand),
@@ -440,6 +442,17 @@ pub struct HistoryPlaceArgs {
     /// The weir to query.
     #[command(flatten)]
     pub socket: SocketArgs,
+}
+
+/// The options of `weir names`.
+#[derive(Args, Debug)]
+pub struct NamesArgs {
+    /// The weir to query.
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Print one line of JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The options of `weir reload`.

@@ -19,7 +19,8 @@ use jiff::Timestamp;
 use weir_common::ledger::Tally;
 use weir_config::Config;
 use weir_schema::{
-    FromJson, InterfaceSecond, Length, Live as Open, LiveAnswers, Remembered, Report, SECOND_SCHEMA, Second,
+    FromJson, InterfaceSecond, Length, Live as Open, LiveAnswers, NamesAnswer, Remembered, Report, SECOND_SCHEMA,
+    Second,
 };
 use weir_system::clock;
 use weir_top::{KeyDetails, Request, Source, Update};
@@ -107,6 +108,7 @@ fn follow(socket: &Path, send: &Sender<Update>) -> Result<(), AskError> {
         known = Some(report.id.clone());
         drop(send.send(Update::Report(report)));
     }
+    tell_names(socket, send);
     client::subscribe(socket, &mut |second| {
         let last = second.last_report.as_ref().map(|last| last.id.clone());
         let is_new = last.is_some() && last != known;
@@ -115,6 +117,7 @@ fn follow(socket: &Path, send: &Sender<Update>) -> Result<(), AskError> {
         }
         if is_new && let Ok(report) = last_report(socket) {
             known = last;
+            tell_names(socket, send);
             if send.send(Update::Report(report)).is_err() {
                 return false;
             }
@@ -139,6 +142,14 @@ fn open_window(socket: &Path) -> Result<Box<Open>, AskError> {
     let answer = client::ask(socket, Command::Live { list: None })?;
     let open = Open::from_json(answer.get().as_bytes()).map_err(|_| AskError::Foreign(socket.to_owned()))?;
     Ok(Box::new(open))
+}
+
+/// Passes on the names of hosts. An older weir does not know the command, and one with masked addresses refuses it.
+fn tell_names(socket: &Path, send: &Sender<Update>) {
+    let answer = client::ask(socket, Command::Names).ok();
+    if let Some(Ok(answer)) = answer.map(|answer| NamesAnswer::from_json(answer.get().as_bytes())) {
+        drop(send.send(Update::Names(answer.names)));
+    }
 }
 
 fn last_report(socket: &Path) -> Result<Box<Report>, AskError> {

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crossbeam::channel::Receiver;
 use weir_deliver::board::Board;
 use weir_history::{Answer, Asker, OfKey, Query, Time, usage};
+use weir_names::Names;
 use weir_schema::ListKey;
 use weir_web::{Answerer, Question, Refusal};
 
@@ -33,6 +34,8 @@ pub struct Answers {
     pub history: Option<Asker>,
     /// The usage, if it is counted.
     pub usage: Option<usage::Asker>,
+    /// The names of hosts.
+    pub names: Names,
 }
 
 impl Answers {
@@ -60,6 +63,10 @@ impl Answers {
             Question::Changes { list, by, now, against } => {
                 let compared = past::compared(list, by, now, against).map_err(Refusal::Refused)?;
                 self.remember(Query::Changes(compared))
+            }
+            Question::Names => {
+                let names = self.names.answer().map_err(Refusal::Refused)?;
+                serde_json::to_vec(&names).map_err(|error| Refusal::Unavailable(error.to_string()))
             }
             Question::Span { from, to } => self.remember(Query::Span(Time { from, to })),
         }

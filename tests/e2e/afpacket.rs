@@ -284,6 +284,8 @@ fn without_cap_bpf_packet_sockets_stand_in() -> Result<()> {
         ensure!(seen == expected, "{direction}: seen {seen:?} of {expected:?}");
     }
     ensure!(modes(INTERFACE, &reports) == [MODE; 2], "{:?}", modes(INTERFACE, &reports));
+    let windows: Vec<_> = reports.iter().map(|report| report["window"].to_string()).collect();
+    ensure!(windows.len() == 1, "several windows: {}", windows.join(", "));
     judge("with CAP_NET_RAW alone", oracle.check_report(&reports[0]))
 }
 

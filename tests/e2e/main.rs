@@ -52,6 +52,7 @@ mod grafana;
 mod handover;
 mod histories;
 mod history;
+mod host_names;
 mod inherited;
 mod interfaces;
 mod ipfix;
@@ -169,6 +170,7 @@ const PATIENT: &[Suite] = &[
     Suite::in_namespaces("tcx", tcx::TESTS),
     Suite::in_namespaces("modes", modes::TESTS),
     Suite::in_namespaces("months", months::TESTS),
+    Suite::in_namespaces("host_names", host_names::TESTS),
     Suite::in_namespaces("connections", connections::TESTS),
     Suite::in_namespaces("sizes", sizes::TESTS),
     Suite::in_namespaces("feeds", feeds::TESTS),

@@ -114,18 +114,29 @@ pub fn check_both(watch: Watch) -> Result<()> {
 }
 
 /// The number of segments that the namespace's TCP has sent, including retransmitted ones, and the number of those.
-/// `/proc/net/snmp` has names in one line and numbers in the next.
 pub fn segments_sent(namespace: &Namespace) -> Result<[u64; 2]> {
+    let [sent, repeated] = tcp_counters(namespace, ["OutSegs", "RetransSegs"])?;
+    Ok([sent + repeated, repeated])
+}
+
+/// The number of resets that the namespace's TCP has sent. They have no timestamps in their headers.
+pub fn resets_sent(namespace: &Namespace) -> Result<u64> {
+    let [resets] = tcp_counters(namespace, ["OutRsts"])?;
+    Ok(resets)
+}
+
+/// Counters of the namespace's TCP. `/proc/net/snmp` has names in one line and numbers in the next.
+fn tcp_counters<const N: usize>(namespace: &Namespace, wanted: [&str; N]) -> Result<[u64; N]> {
     let text = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/snmp"))??;
     let lines: Vec<Vec<&str>> =
         text.lines().filter(|line| line.starts_with("Tcp:")).map(|line| line.split(' ').collect()).collect();
     let [names, numbers] = &lines[..] else { anyhow::bail!("no TCP in {text}") };
-    let number = |name| {
+    let mut all = [0; N];
+    for (number, name) in all.iter_mut().zip(wanted) {
         let at = names.iter().position(|candidate| *candidate == name).with_context(|| format!("no {name}"))?;
-        Ok::<u64, anyhow::Error>(numbers[at].parse()?)
-    };
-    let repeated = number("RetransSegs")?;
-    Ok([number("OutSegs")? + repeated, repeated])
+        *number = numbers[at].parse()?;
+    }
+    Ok(all)
 }
 
 fn merged_segments_count_as_the_packets_that_they_are() -> Result<()> {

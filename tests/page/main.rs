@@ -47,6 +47,7 @@ fn main() -> ExitCode {
             a_time_beside_an_earlier_one_shows_what_has_changed,
         ),
         in_browser("usage_is_what_the_command_prints", usage_is_what_the_command_prints),
+        in_browser("hosts_have_their_names", hosts_have_their_names),
         in_browser("the_open_window_is_shown_before_its_end", the_open_window_is_shown_before_its_end),
         in_browser("the_keyboard_alone_suffices", the_keyboard_alone_suffices),
         in_browser("a_row_tells_everything_about_itself", a_row_tells_everything_about_itself),
@@ -445,6 +446,33 @@ fn usage_is_what_the_command_prints() -> Result<()> {
     let mistakes = browser.mistakes();
     ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
     Ok(())
+}
+
+fn hosts_have_their_names() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let file = scratch.file("names.txt");
+    fs::write(&file, "")?;
+    let settings = format!("report: {{interval: 2s}}\nnames: {{file: {}, hosts: false}}\n", file.display());
+    let mut watched = Watched::start(&settings)?;
+    watched.with_traffic(|pair, _| {
+        let mut browser = Browser::start(&pair.observer)?;
+        browser.open(&format!("{PAGE}#list=sources"))?;
+        browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 5")?;
+        let key = browser.value("document.querySelector('#list tbody tr').dataset.key")?;
+        let address = key.as_str().and_then(|key| key.strip_prefix("src_ip=")).context("no source")?.to_owned();
+        fs::write(&file, format!("{address} anna<b>laptop\n"))?;
+        let row = format!("document.querySelector('#list tr[data-key=\"src_ip={address}\"] th')?.textContent");
+        let text = browser.wait_for("a name", &format!("{row}?.includes('anna?b?laptop') && {row}"))?;
+        ensure!(text.as_str().is_some_and(|text| text.contains(&address)), "no address beside the name: {text}");
+        let source = format!("document.querySelector('#list tr[data-key=\"src_ip={address}\"] .to')?.title");
+        ensure!(browser.value(&source)?.as_str() == Some("name: file"), "no source");
+        browser.open(&format!("{PAGE}#list=sources&key=src_ip%3D{address}"))?;
+        let title = "document.getElementById('detail-title').textContent";
+        browser.wait_for("its details", &format!("{title}.startsWith('anna?b?laptop (file)')"))?;
+        let mistakes = browser.mistakes();
+        ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+        Ok(())
+    })
 }
 
 fn the_open_window_is_shown_before_its_end() -> Result<()> {

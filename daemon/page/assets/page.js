@@ -10,6 +10,7 @@ import { byId, find } from "./draw/dom.js";
 import { drawUsage } from "./draw/usage.js";
 import { followCollector } from "./fetch/collector.js";
 import { loadComparison } from "./fetch/compare.js";
+import { followNames } from "./fetch/names.js";
 import { loadServices } from "./fetch/services.js";
 import { loadSpan } from "./fetch/span.js";
 import { followStream } from "./fetch/stream.js";
@@ -35,6 +36,7 @@ if (OF_REPORTS) {
 } else {
   followStream();
   followUsage();
+  followNames();
 }
 loadServices();
 loadSpan().then(loadComparison);

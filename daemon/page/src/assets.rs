@@ -61,6 +61,7 @@ assets! {
     "fetch/source.js"
     "fetch/span.js"
     "fetch/stream.js"
+    "fetch/names.js"
     "fetch/usage.js"
     "report/key.js"
     "report/lists.js"

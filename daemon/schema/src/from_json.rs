@@ -4,8 +4,8 @@
 //! so each type reads itself, and only from bytes.
 
 use crate::{
-    AskedFlows, Changes, Found, History, HostUsage, KeyHistory, Live, LiveAnswers, PastWindow, Report, Row, Second,
-    Tombstone, Union, Usage,
+    AskedFlows, Changes, Found, History, HostUsage, KeyHistory, Live, LiveAnswers, NamesAnswer, PastWindow, Report,
+    Row, Second, Tombstone, Union, Usage,
 };
 
 /// A type that is read from JSON.
@@ -39,6 +39,7 @@ from_json!(
     KeyHistory,
     Live,
     LiveAnswers,
+    NamesAnswer,
     PastWindow,
     Report,
     Row,

@@ -34,6 +34,7 @@ pub mod listing;
 pub mod lists;
 mod live;
 mod masking;
+mod names;
 mod question;
 mod rates;
 mod remembered;
@@ -71,6 +72,7 @@ pub use history::{
 pub use ids::Ids;
 pub use length::Length;
 pub use live::{LIVE_SCHEMA, Live, LiveAnswers, OpenWindow};
+pub use names::{NAMES_SCHEMA, NameOf, NameSource, NamesAnswer};
 pub use question::{BUILT_IN, Questions, asked};
 pub use rates::InterfaceRates;
 pub use remembered::Remembered;

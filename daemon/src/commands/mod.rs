@@ -45,6 +45,7 @@ pub fn run(command: Command) -> Exit {
         Command::Report(args) => query::report(&args),
         Command::Ask(args) => query::ask(args),
         Command::Usage(args) => query::usage(args),
+        Command::Names(args) => query::names(&args),
         Command::History(command) => history::history(&command),
         Command::Reload(args) => query::reload(&args),
         Command::Detach(args) => interfaces::detach(&args),

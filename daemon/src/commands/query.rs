@@ -1,9 +1,14 @@
 //! `weir status`, `weir report`, `weir ask` and `weir reload`: ask the running weir.
 
-use std::{fs::File, io, net::IpAddr, path::PathBuf};
+use std::{
+    fs::File,
+    io,
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use weir::{
-    cli::{AskArgs, HistoryPlaceArgs, ReloadArgs, ReportArgs, SocketArgs, StatusArgs, UsageArgs},
+    cli::{AskArgs, HistoryPlaceArgs, NamesArgs, ReloadArgs, ReportArgs, SocketArgs, StatusArgs, UsageArgs},
     control::{
         client,
         protocol::{self, KeyAnswers},
@@ -15,7 +20,10 @@ use weir::{
     },
 };
 use weir_config::{self as config, Config};
-use weir_schema::{AskedFlows, HostUsage, ListKey, LiveAnswers, Usage, listing::ListForm, write_answers};
+use weir_measure::question::is_name;
+use weir_schema::{
+    AskedFlows, HostUsage, ListKey, LiveAnswers, NameOf, NamesAnswer, Usage, listing::ListForm, write_answers,
+};
 use weir_system::{
     clock,
     exit::Exit,
@@ -68,8 +76,17 @@ pub(super) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
 }
 
 pub(super) fn ask(AskArgs { keys, live, time, by, place, json, csv }: AskArgs) -> Result<Exit, Failure> {
-    let (keys, names) =
-        resolve::resolve(keys, resolve::system).map_err(|why| Failure::usage(anyhow::Error::msg(why)))?;
+    let known = if place.path.is_none() && keys.iter().any(|key| is_name(key)) {
+        known_names(&socket(&place.socket)?)
+    } else {
+        Vec::new()
+    };
+    let look_up = |name: &str| {
+        let known = known.iter().filter(|of| of.name.eq_ignore_ascii_case(name)).map(|of| of.address);
+        let known: Vec<IpAddr> = known.collect();
+        if known.is_empty() { resolve::system(name) } else { Ok(known) }
+    };
+    let (keys, names) = resolve::resolve(keys, look_up).map_err(|why| Failure::usage(anyhow::Error::msg(why)))?;
     for Resolved { name, addresses } in names {
         let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         say(format_args!("{name} is {}", addresses.join(", ")));
@@ -102,6 +119,13 @@ pub(super) fn ask(AskArgs { keys, live, time, by, place, json, csv }: AskArgs) -
     let KeyAnswers { report_id: _, window, answers } = show::understood(&asked)?;
     write_answers(&window, &answers, show::style(), &mut show::tables()).map_err(OutputError::from)?;
     Ok(Exit::Done)
+}
+
+/// The names of hosts that the running weir knows. None if it does not answer: then the question itself says so.
+fn known_names(socket: &Path) -> Vec<NameOf> {
+    let answer = client::ask(socket, protocol::Command::Names).ok();
+    let names = answer.and_then(|answer| show::understood::<NamesAnswer>(&answer).ok());
+    names.map_or_else(Vec::new, |answer| answer.names)
 }
 
 /// Prints what the flow records of a time have of a question.
@@ -163,6 +187,17 @@ fn write_usage(
 ) -> Result<Exit, Failure> {
     let written = if csv { values(&mut Screen::stdout(Form::Text)) } else { table(&mut show::tables()) };
     written.map_err(OutputError::from)?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn names(NamesArgs { socket: args, json }: &NamesArgs) -> Result<Exit, Failure> {
+    let answer = client::ask(&socket(args)?, protocol::Command::Names)?;
+    if *json {
+        return print_json(answer);
+    }
+    let names: NamesAnswer = show::understood(&answer)?;
+    let style = show::style();
+    names.write(style.width, style.color, &mut show::tables()).map_err(OutputError::from)?;
     Ok(Exit::Done)
 }
 

@@ -35,6 +35,7 @@ use weir_attach::Reattached;
 use weir_deliver::board::Board;
 use weir_history::{Asker, usage};
 use weir_measure::question::{KeyQuery, Views};
+use weir_names::Names;
 use weir_system::{privileges, sandbox, waker::Waker};
 
 pub use self::listener::Directory;
@@ -101,6 +102,7 @@ impl Control {
         reload: Sender<Request>,
         history: Option<Asker>,
         usage: Option<usage::Asker>,
+        names: Names,
     ) -> io::Result<Self> {
         // One question waits while the coordinator answers another.
         let (ask, questions) = bounded(1);
@@ -119,6 +121,7 @@ impl Control {
                     reload,
                     history,
                     usage,
+                    names,
                 };
                 let server = Server::new(listener, end, board, others)?;
                 thread::Builder::new().name("weir-control".to_owned()).spawn_scoped(scope, move || {

@@ -130,6 +130,8 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
     },
+    /// The names of hosts.
+    Names,
     /// Read the configuration again.
     Reload,
     /// Detach from interfaces, until weir is told to attach again or restarted, or the `interfaces` of its
@@ -146,7 +148,7 @@ pub enum Command {
 }
 
 impl Command {
-    const NAMES: [&'static str; 14] = [
+    const NAMES: [&'static str; 15] = [
         "status",
         "report",
         "ask",
@@ -158,6 +160,7 @@ impl Command {
         "changes",
         "flows",
         "usage",
+        "names",
         "reload",
         "detach",
         "attach",
@@ -187,8 +190,8 @@ pub enum Response {
     /// [`KeyAnswers`], [`Reloaded`](crate::reload::Reloaded), [`Detached`], [`Attached`], a
     /// [`Second`](weir_schema::Second), a [`History`](weir_schema::History), a [`KeyHistory`](weir_schema::KeyHistory),
     /// a [`Union`](weir_schema::Union), [`Changes`](weir_schema::Changes), a [`Usage`](weir_schema::Usage), a
-    /// [`HostUsage`](weir_schema::HostUsage), a [`Live`](weir_schema::Live), or
-    /// [`LiveAnswers`](weir_schema::LiveAnswers). It is kept as raw JSON, so that every reader of a report gets the
+    /// [`HostUsage`](weir_schema::HostUsage), [`NamesAnswer`](weir_schema::NamesAnswer), a [`Live`](weir_schema::Live),
+    /// or [`LiveAnswers`](weir_schema::LiveAnswers). It is kept as raw JSON, so that every reader of a report gets the
     /// same bytes.
     Answer(Box<RawValue>),
     /// The request is invalid.
@@ -312,6 +315,7 @@ mod tests {
                 top: None,
                 to: None,
             },
+            Command::Names,
             Command::Reload,
             detach,
             attach,
@@ -341,7 +345,7 @@ mod tests {
             (
                 r#"{"version":1,"command":"stat"}"#,
                 "there is no command \"stat\" (there are: status, report, ask, live, subscribe, history, span, find, \
-                 changes, flows, usage, reload, detach, attach)",
+                 changes, flows, usage, names, reload, detach, attach)",
             ),
             (r#"{"version":1,"command":7}"#, "not complete"),
             (r#"{"version":1,"command":"ask"}"#, "missing field `keys`"),

@@ -19,6 +19,7 @@ use rustix::{
 };
 use weir_deliver::board::{Board, LastSecond};
 use weir_history::{Answer, Asker, Query, usage};
+use weir_names::Names;
 use weir_schema::{Encoded, NO_WINDOW};
 use weir_system::{clock, waker::Waker};
 
@@ -77,6 +78,8 @@ pub struct AnswerSources {
     pub history: Option<Asker>,
     /// Asks about the usage, if it is counted.
     pub usage: Option<usage::Asker>,
+    /// The names of hosts.
+    pub names: Names,
 }
 
 /// The server of the control socket, which has a thread of its own.
@@ -341,6 +344,10 @@ impl Server {
                 let question = past::UsageQuestion { of, interface, by, last, top };
                 return self.sum_up(history::time(None, to.as_deref()).and_then(|time| past::usage(question, time.to)));
             }
+            Ok(Command::Names) => match self.others.names.answer() {
+                Ok(names) => answered(&names),
+                Err(why) => Response::Refused(why),
+            },
             Ok(Command::Detach { interfaces }) => self.others.orders.detach(interfaces),
             Ok(Command::Attach { interfaces }) => self.others.orders.attach(interfaces),
             Ok(Command::Reload) => {

@@ -24,6 +24,7 @@ use weir_attach::{
 use weir_config::{Config, Packets, interface::Way};
 use weir_datapath::rates::Pulse;
 use weir_measure::window::Window;
+use weir_names::Names;
 use weir_report::questions;
 use weir_sketch::MergeError;
 use weir_system::{
@@ -92,6 +93,8 @@ pub struct Coordinator<'a, 'scope> {
     pub ender: Ender,
     /// Queries to a running weir.
     pub control: Control,
+    /// The names of hosts, which follow the configuration.
+    pub names: Names,
     /// Yields new configurations.
     pub reloads: Reloads,
     /// The configuration that takes effect at the end of the window.
@@ -443,6 +446,7 @@ impl Coordinator<'_, '_> {
     /// Puts a new configuration in force. The open window is the first that is measured with it.
     fn install(&mut self, prepared: Prepared) {
         let Prepared { config, views, interfaces, memory_bytes, opened, webhook, from: _ } = prepared;
+        self.names.change(config.names.clone(), config.addresses);
         let Measuring { closing, cpu_rings, attachments, usage, .. } = &mut self.measuring;
         if let Some((usage, set)) = usage.as_ref().zip(config.usage.as_ref()) {
             usage.change(set.day, config.addresses);

@@ -180,6 +180,7 @@ impl Memory {
                 REPORT_BYTES + views.remembered_rows(interfaces) * ENTRY_BYTES + interfaces * INTERFACE_BYTES,
             ),
             weir_history::usage::memory(config.usage.is_some(), interfaces as usize),
+            weir_names::memory(&config.names),
             weir_web::memory(&config.web, report, tracks),
             prometheus::memory(&config.prometheus),
             exporter::memory(&config.export, views, queued, config.report.interval),

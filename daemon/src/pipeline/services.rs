@@ -12,6 +12,7 @@ use weir_history::{
     local::{LocalFile, LocalWriter},
     usage::Usage,
 };
+use weir_names::Names;
 use weir_system::{clock, sandbox};
 use weir_web::Web;
 
@@ -29,6 +30,7 @@ pub struct Services {
     pub history: Option<History>,
     pub usage: Option<Usage>,
     pub local: Option<LocalWriter>,
+    pub names: Names,
     pub exporter: Option<Exporter>,
     /// The numbers that all of them show.
     pub board: Arc<Board>,
@@ -65,20 +67,22 @@ impl Services {
         so_far.history = history::start(config, kept_at, setup.observer.identity())?;
         so_far.usage = history::start_usage(config, kept_at, setup.observer.identity())?;
         so_far.local = local_file.map(LocalWriter::start).transpose()?;
+        let names = Names::start(config.names.clone(), config.addresses)?;
         let usage = so_far.usage.as_ref().map(Usage::asker);
         let asker = so_far.history.as_ref().map(History::asker);
         let socket = config.control.socket.as_deref();
-        let control = Control::open(scope, socket, board.clone(), reload, asker.clone(), usage.clone())?;
+        let control = Control::open(scope, socket, board.clone(), reload, asker.clone(), usage.clone(), names.clone())?;
         let answers = Answers {
             board: board.clone(),
             coordinator: control.coordinator(),
             live: control.asker.clone(),
             history: asker,
             usage,
+            names: names.clone(),
         };
         let page = Web::open(&config.web, board.clone(), answers.answerer());
         let OpenedSoFar { opening, history, usage, local, exporter } = so_far;
-        Ok(Self { opening, control, page, history, usage, local, exporter, board })
+        Ok(Self { opening, control, page, history, usage, local, names, exporter, board })
     }
 }
 

@@ -92,7 +92,7 @@ impl<'k> Attached<'k> {
             Reloader::new(start, hangups, requests, InForce::new(config.clone(), setup.interfaces()));
         threads.reload(reloader).map_err(RunError::Thread)?;
 
-        let Services { opening, control, page, history, usage, local: local_writer, exporter, board } = services;
+        let Services { opening, control, page, history, usage, local: local_writer, names, exporter, board } = services;
         let Continued { last, alerts, edge, handover } = continued;
         let closing = Closing {
             key_id: keys.id(),
@@ -131,6 +131,7 @@ impl<'k> Attached<'k> {
             news,
             ender,
             control,
+            names,
             reloads,
             pending: None,
         };

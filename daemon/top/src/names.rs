@@ -1,4 +1,5 @@
-//! Looks up the names of addresses, on separate threads, and only while the user wants them.
+//! The names of addresses: those that weir knows, and others that are looked up on separate threads, only while the
+//! user wants that.
 //!
 //! The system's resolver answers: its hosts file, its name servers, and its other configured sources. It may take
 //! seconds for one address whose server is silent, so several look-ups are in flight at a time.
@@ -14,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use weir_schema::{NameOf, NameSource};
 use weir_system::{clock, text::escaped};
 
 /// How many names are kept. When there would be more, all are forgotten.
@@ -28,9 +30,10 @@ const NAMELESS: Duration = Duration::from_secs(60);
 /// Looks up the name of an address; `None` if it has none, or no server answers.
 type Resolver = Arc<dyn Fn(IpAddr) -> Option<String> + Send + Sync>;
 
-/// The names that look-ups have found so far.
+/// The names that weir knows, and those that look-ups have found so far.
 #[derive(Default)]
 pub struct Names {
+    of_weir: HashMap<IpAddr, (String, NameSource)>,
     known: HashMap<IpAddr, Known>,
     asker: Option<Asker>,
 }
@@ -51,6 +54,17 @@ struct Asker {
 }
 
 impl Names {
+    /// From now on, weir knows these names.
+    pub fn know(&mut self, names: Vec<NameOf>) {
+        let known = |NameOf { address, name, source }| (address, (escaped(&name), source));
+        self.of_weir = names.into_iter().map(known).collect();
+    }
+
+    /// Where weir has the name of this address from.
+    pub fn source(&self, address: IpAddr) -> Option<NameSource> {
+        self.of_weir.get(&address).map(|(_, source)| *source)
+    }
+
     /// Starts to look up names.
     pub fn start(&mut self) {
         let resolver: Resolver = Arc::new(|address| dns_lookup::lookup_addr(&address).ok());
@@ -75,6 +89,9 @@ impl Names {
     }
 
     fn of_at(&mut self, address: IpAddr, now: Duration) -> Option<&str> {
+        if let Some((name, _)) = self.of_weir.get(&address) {
+            return Some(name);
+        }
         let asker = self.asker.as_ref()?;
         for (address, name) in asker.found.try_iter() {
             self.known.insert(address, name.map_or(Known::Nameless(now), Known::Name));
@@ -207,6 +224,17 @@ mod tests {
         names.start();
         wait(|| names.of([127, 0, 0, 1].into()).is_some());
         assert_eq!(names.of([127, 0, 0, 1].into()), Some("localhost"));
+    }
+
+    #[test]
+    fn what_weir_knows_needs_no_look_up() {
+        let mut names = Names::default();
+        let of = |name: &str| NameOf { address: address(7), name: name.to_owned(), source: NameSource::Lease };
+        names.know(vec![of("anna\x1b[2J")]);
+        assert_eq!(names.of_at(address(7), NOW), Some("anna\\u{1b}[2J"));
+        assert_eq!(names.source(address(7)), Some(NameSource::Lease));
+        names.know(vec![]);
+        assert_eq!(names.of_at(address(7), NOW), None);
     }
 
     #[test]

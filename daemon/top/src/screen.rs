@@ -175,6 +175,7 @@ impl Screen {
                 self.select(selected.as_ref());
                 self.follow();
             }
+            Update::Names(names) => self.names.know(names),
             Update::Live(live) => {
                 let selected = self.selected_key();
                 if live.addresses.is_some() {
@@ -339,13 +340,15 @@ impl Screen {
         rows
     }
 
-    /// The text of a key, with the names of its addresses if the user wants them and they are known.
+    /// The text of a key, with the names of its addresses if they are known.
     pub fn named(&mut self, key: &Key) -> Vec<String> {
         let known: Vec<(IpAddr, String)> =
             key.hosts().filter_map(|address| Some((address, self.names.of(address)?.to_owned()))).collect();
-        key.show(&|address| {
-            let name = known.iter().find(|(of, _)| *of == address).map(|(_, name)| name.clone());
-            name.unwrap_or_else(|| address.to_string())
+        let is_alone = key.host().is_some();
+        key.show(&|address| match known.iter().find(|(of, _)| *of == address) {
+            Some((_, name)) if is_alone => format!("{name}  {address}"),
+            Some((_, name)) => name.clone(),
+            None => address.to_string(),
         })
     }
 

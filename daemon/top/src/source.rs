@@ -1,7 +1,7 @@
 //! The source of the numbers.
 
 use jiff::Timestamp;
-use weir_schema::{KeyHistory, Length, Live, Report, Row, Second};
+use weir_schema::{KeyHistory, Length, Live, NameOf, Report, Row, Second};
 
 use crate::{
     fleet::Fleet,
@@ -34,6 +34,8 @@ pub enum Update {
     Past(Look, Result<Box<Past>, String>),
     /// The answer to [`Request::PastOfKey`] for this key, or why there is none.
     PastOfKey(String, Result<Box<KeyHistory>, String>),
+    /// The names of hosts that weir knows.
+    Names(Vec<NameOf>),
     /// The newest window of a fleet, instead of seconds and reports.
     Fleet(Box<Fleet>),
     /// A problem that is shown until the next update, such as a lost connection.

@@ -75,6 +75,8 @@ pub enum Question {
         /// The end of the last one; if missing, now.
         to: Option<Timestamp>,
     },
+    /// The names of hosts.
+    Names,
     /// What has changed in a list since an earlier time of the same length.
     Changes {
         /// The name of the list.
@@ -112,6 +114,7 @@ pub(crate) fn router(board: Arc<Board>, answers: Answers<Question>) -> Router {
         .route("/api/span", get(span))
         .route("/api/changes", get(changes))
         .route("/api/usage", get(usage))
+        .route("/api/names", get(names))
         .fallback(|| async { (StatusCode::NOT_FOUND, "there is nothing here: the page is at /\n") })
         .with_state(shared)
 }
@@ -169,6 +172,13 @@ async fn ask(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, req
 async fn live(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, request: Request) -> Response {
     match query::read(request.uri().query(), []) {
         Ok([]) => shared.answers.respond(&slot, Question::Live).await,
+        Err(why) => refused(&why),
+    }
+}
+
+async fn names(State(shared): State<Shared>, slot: Extension<Arc<ClientSlot>>, request: Request) -> Response {
+    match query::read(request.uri().query(), []) {
+        Ok([]) => shared.answers.respond(&slot, Question::Names).await,
         Err(why) => refused(&why),
     }
 }

@@ -15,6 +15,7 @@ pub mod limits;
 mod locate;
 mod location;
 mod mistake;
+mod names;
 mod network;
 mod new_hosts;
 mod node;
@@ -52,6 +53,7 @@ pub use self::interface::{Direction, Interface, Mode, slots};
 pub use self::key::{HashKey, KeyError, Secret};
 pub use self::location::Location;
 pub use self::mistake::{Mistake, Mistakes, Position};
+pub use self::names::Names;
 pub use self::new_hosts::NewHosts;
 pub use self::own_files::OwnFiles;
 pub use self::secret::{Exposed, is_credential_of_service};
@@ -85,6 +87,8 @@ pub struct Config {
     /// The names for addresses: at most [`limits::NETWORKS_MAX`], with different names. No prefix is in two of them.
     #[serde(serialize_with = "network::write_networks")]
     pub networks: Vec<Network>,
+    /// Where the names of hosts come from.
+    pub names: Names,
     /// The ASN and country databases.
     pub geo: GeoFiles,
     /// When to report, and how much.
@@ -552,6 +556,7 @@ impl Default for Config {
             report: Report::default(),
             estimates: Estimates::default(),
             seen_flows: SeenFlows::default(),
+            names: Names::default(),
             new_hosts: None,
             standard_views: Standard::ALL.to_vec(),
             views: Vec::new(),

@@ -11,6 +11,7 @@ use super::interface::interfaces;
 use super::interval::interval;
 use super::key::{GUESSABLE, KEY_DIGITS, NoKey, parse_key};
 use super::limits::*;
+use super::names::names;
 use super::network::networks;
 use super::new_hosts::new_hosts;
 use super::section::{Field, Section};
@@ -38,6 +39,7 @@ pub(super) fn config(root: &Field<'_>) -> Config {
         observer: s.section("observer", "{name: edge-1}", observer),
         interfaces: s.get("interfaces", Vec::new(), |f| interfaces(&f)),
         networks: s.get("networks", Vec::new(), |f| networks(&f)),
+        names: s.section("names", "{file: names.txt}", names),
         geo: s.section("geo", "{asn: GeoLite2-ASN.mmdb}", geo),
         report: s.section("report", "{interval: 10s}", report),
         estimates: s.section("estimates", "{unique_error: 0.005}", estimates),

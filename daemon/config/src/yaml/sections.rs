@@ -7,7 +7,7 @@ use std::{borrow::Cow, path::Path};
 
 use weir_system::sandbox::{Files, Places, SandboxConfig};
 
-use super::{Config, HashKey, Interface, Mode};
+use super::{Config, HashKey, Interface, Mode, Names};
 use crate::names::GeoFiles;
 
 /// The decisions that were made when weir started, and cannot change.
@@ -85,6 +85,11 @@ sections! {
             let setting = format!("networks.{}.file", network.name);
             wanted.files.reads(&setting, network.file.as_ref().map(|file| &file.path));
         }
+    });
+    names: Applies, Adds(|config, _, wanted| {
+        let Names { file, leases, hosts: _ } = &config.names;
+        wanted.files.reads("names.file", file);
+        wanted.files.reads("names.leases", leases);
     });
     geo: Applies, Adds(|config, _, wanted| {
         let GeoFiles { asn, country } = &config.geo;

@@ -2,7 +2,7 @@
 // for more.
 
 import { askKey } from "../fetch/key.js";
-import { question, readQuestion, related, show } from "../report/key.js";
+import { nameOf, question, readQuestion, related, show } from "../report/key.js";
 import { lists, ofRow, ordering } from "../report/lists.js";
 import { viewAbout } from "../report/view.js";
 import { windowText } from "../report/window.js";
@@ -51,7 +51,9 @@ function open(choice, key) {
   const isAsked = !OF_REPORTS && !choice.isSpan;
   const known = h("div", null, hint("Asking weir."));
   const listed = h("small", { class: "time" }, windowText(choice, subject(choice).report));
-  put(byId("detail-title"), show(key).join(" "));
+  const named = nameOf(key);
+  const title = show(key).join(" ");
+  put(byId("detail-title"), named ? `${named.name} (${named.source}) ${title}` : title);
   put(
     byId("detail-body"),
     h("section", { class: "over-time" }, h("h3", null, "Over time"), over),

@@ -1,6 +1,6 @@
 // The section "Who uses it": the tabs, and the list that is chosen.
 
-import { areServicesNamed, question, show } from "../report/key.js";
+import { nameOf, question, show, timesNamed } from "../report/key.js";
 import { initial, lists, ordering } from "../report/lists.js";
 import { windowText } from "../report/window.js";
 import { go, link, OF_REPORTS, TO_NOW } from "../state/address.js";
@@ -27,7 +27,7 @@ export function drawLists(choice) {
     table.showNothing(why);
     return;
   }
-  const next = `${report.id ?? report.time ?? span.name} ${location.hash} ${list.name} ${areServicesNamed()}`;
+  const next = `${report.id ?? report.time ?? span.name} ${location.hash} ${list.name} ${timesNamed()}`;
   if (drawn === next) return;
   drawn = next;
   const measure = new Measure(list, choice.by, report.window.seconds, choice.isSpan);
@@ -65,7 +65,10 @@ function rowsOf({ rows }, { by, filter }) {
   return rows
     .filter((row) => ordering(row.amount, by))
     .map((row) => ({ ...row, question: question(row.key) }))
-    .filter((row) => `${show(row.key).join(" ")} ${row.question}`.toLowerCase().includes(wanted));
+    .filter((row) => {
+      const text = `${nameOf(row.key)?.name ?? ""} ${show(row.key).join(" ")} ${row.question}`;
+      return text.toLowerCase().includes(wanted);
+    });
 }
 
 /** @type {(list: import("../report/lists.js").List, choice: import("../state/address.js").Choice) => any} */

@@ -1,6 +1,6 @@
 // A list as a table.
 
-import { show } from "../report/key.js";
+import { nameOf, show } from "../report/key.js";
 import { ordering } from "../report/lists.js";
 import { count } from "../units.js";
 import { bar } from "./chart/bars.js";
@@ -179,12 +179,14 @@ export class Table {
     const of = ordering(amount, measure.by);
     const cell = (name, ...children) => h("td", { class: name, role: "cell" }, children);
     const [first, ...more] = show(key);
+    const named = nameOf(key);
+    const who = named ? [named.name, " ", h("span", { class: "to", title: `name: ${named.source}` }, first)] : first;
     const to = more.map((text) => [" ", h("span", { class: "to" }, text)]);
     return h(
       "tr",
       { "data-key": question, role: "row" },
       cell("rank", String(rank ?? "")),
-      h("th", { scope: "row", class: "who", role: "rowheader" }, h("a", { href: link(question) }, first, to)),
+      h("th", { scope: "row", class: "who", role: "rowheader" }, h("a", { href: link(question) }, who, to)),
       cell("scale", bar(of, full, measure.range(of))),
       cell("n strong", estimate(of, measure.text(of.value))),
       h("td", { class: "n error", role: "cell", title: measure.range(of) }, measure.error(of)),

@@ -5,6 +5,11 @@
 const WITH_PORTS = new Set(["tcp", "udp", "sctp", "dccp", "udplite"]);
 // Fields that need no name beside their value.
 const PLAIN = new Set(["src_ip", "dst_ip", "host", "prefix"]);
+const HOSTS = new Set(["src_ip", "dst_ip", "host"]);
+
+// How often names of ports or hosts have changed.
+let named = 0;
+export const timesNamed = () => named;
 
 /**
  * Names of ports, as `{"tcp/443": "https"}`; null until they are known.
@@ -12,9 +17,30 @@ const PLAIN = new Set(["src_ip", "dst_ip", "host", "prefix"]);
  */
 let services = null;
 export const nameServices = (/** @type {Record<string, string>} */ names) => {
+  named += 1;
   services = names;
 };
-export const areServicesNamed = () => services !== null;
+
+/**
+ * The names of hosts that weir knows, by address, and where each is from.
+ * @type {Map<string, {name: string, source: string}>}
+ */
+let hosts = new Map();
+// What people call the sources.
+const SOURCES = { file: "file", hosts: "hosts", lease: "DHCP" };
+export const nameHosts = (/** @type {{address: string, name: string, source: string}[]} */ names) => {
+  named += 1;
+  hosts = new Map(names.map(({ address, name, source }) => [address, { name, source: SOURCES[source] ?? source }]));
+};
+
+/**
+ * The name of the only address of a key, and where it is from; or null.
+ * @param {Key} key
+ */
+export function nameOf(key) {
+  const [[name, value] = ["", ""], ...more] = entries(key);
+  return more.length === 0 && HOSTS.has(name) ? (hosts.get(value) ?? null) : null;
+}
 
 const entries = (/** @type {Key} */ key) => Object.entries(key);
 

@@ -124,7 +124,9 @@ fn with_all(
         }
     });
     let end = Waker::new().unwrap();
-    let sources = AnswerSources { coordinator, orders: Box::new(Obedient), live, reload, history: None, usage: None };
+    let names = Names::start(weir_config::Names::default(), weir_config::Addresses::Full).unwrap();
+    let orders = Box::new(Obedient);
+    let sources = AnswerSources { coordinator, orders, live, reload, history: None, usage: None, names };
     let mut server = Server::new(listener, end.clone(), board.clone(), sources).unwrap();
     server.patience = patience;
     before(&path);

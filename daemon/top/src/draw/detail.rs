@@ -1,7 +1,7 @@
 //! The detail view of a row: its last hour, its peers and ports, related rows in other lists, and the source's answer
 //! about its key.
 
-use weir_schema::Length;
+use weir_schema::{Length, NameSource};
 use weir_system::{
     numbers::{self, bit_rate, count, packet_rate},
     text::escaped,
@@ -41,9 +41,8 @@ const FLOWS: &str = "flows";
 /// Draws the lines about a key, starting with line `scrolled`.
 pub fn detail(screen: &mut Screen, key: &Key, scrolled: usize, sheet: &mut Sheet<'_>, paint: Paint) {
     let title = key.show(&|address| address.to_string()).join(" ");
-    let named = screen.named(key).join(" ");
-    let name = if named == title { String::new() } else { format!("  {named}") };
-    sheet.line([Piece::new(title, paint.strong()), Piece::new(name, paint.plain())]);
+    let names = names(screen, key);
+    sheet.line([Piece::new(title, paint.strong()), Piece::new(names, paint.plain())]);
     let is_tall = sheet.left() >= TALL;
     let mut lines = hour::hour(screen.past_of_key.as_ref(), screen.by, is_tall, paint);
     let place = (sheet.columns(), paint);
@@ -62,6 +61,16 @@ pub fn detail(screen: &mut Screen, key: &Key, scrolled: usize, sheet: &mut Sheet
     for line in lines.into_iter().skip(first) {
         sheet.line(line);
     }
+}
+
+/// The names of a key's addresses, and where each is from.
+fn names(screen: &mut Screen, key: &Key) -> String {
+    let names = key.hosts().filter_map(|address| {
+        let name = escaped(screen.names.of(address)?);
+        let source = screen.names.source(address).map_or("reverse DNS", NameSource::words);
+        Some(format!("  {name} ({source})"))
+    });
+    names.collect()
 }
 
 /// Lists the addresses that have pairs with a host.

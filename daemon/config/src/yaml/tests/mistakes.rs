@@ -101,7 +101,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "'tpo level\\':\n  x: 1",
         &[
-            "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, geo, report, estimates, seen_flows, \
+            "1:1: \"tpo level\\\\\": unknown key (known here: observer, interfaces, networks, names, geo, report, estimates, seen_flows, \
          new_hosts, standard_views, views, alerts, export, memory, history, usage, control, prometheus, web, datapath, sampling, addresses, \
          hash_key, sandbox, sinks, spool)",
         ],

@@ -136,6 +136,7 @@ interfaces: [eth0, {name: wan.100, mode: native, direction: both}, {name: ppp0, 
 networks:
   customers: {prefixes: [198.51.100.0/24, 192.0.2.1, 2001:db8::/32, "::/0"], own: true}
   rest.of-it_2: {prefixes: [0.0.0.0/0]}
+names: {file: names.txt, hosts: false, leases: [/var/lib/misc/dnsmasq.leases]}
 geo: {asn: asn.mmdb, country: /var/lib/country.mmdb}
 report: {interval: 1m, first_window: 5s, top: 25, horizons: [90m]}
 estimates: {unique_error: 0.01, top_error: 1e-3, top_candidates: 2048}
@@ -203,6 +204,11 @@ fn every_setting_is_read() {
             network("customers", &["198.51.100.0/24", "192.0.2.1/32", "2001:db8::/32", "::/0"], true),
             network("rest.of-it_2", &["0.0.0.0/0"], false),
         ],
+        names: Names {
+            file: Some("names.txt".into()),
+            hosts: false,
+            leases: vec!["/var/lib/misc/dnsmasq.leases".into()],
+        },
         geo: GeoFiles { asn: Some("asn.mmdb".into()), country: Some("/var/lib/country.mmdb".into()) },
         report: Report {
             interval: Duration::from_secs(60),
