@@ -1,7 +1,11 @@
 //! Packet sockets are as exact as programs while they keep up. When they do not, the ledger counts the lost packets.
 //! Packet sockets need only `CAP_NET_RAW`.
 
-use std::{collections::HashMap, env, path::PathBuf};
+use std::{
+    collections::HashMap,
+    env,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -268,7 +272,12 @@ fn with_alone(granted: &str, namespace: &Namespace, settings: &str) -> Result<(D
 fn without_cap_bpf_packet_sockets_stand_in() -> Result<()> {
     one_window();
     let pair = Lab::quiet_pair()?;
-    let settings = format!("interfaces: [{{name: {INTERFACE}, direction: both}}]\n{ROOMY_PACKET_RINGS}{ONE_WINDOW}");
+    // Where the kernel tracks connections, this weir may not ask whether it translates addresses, and then sent packets
+    // feed nothing unless the configuration says so.
+    let tracks = pair.observer.enter(|| Path::new("/proc/sys/net/netfilter/nf_conntrack_count").exists())?;
+    let feeds = if tracks { ", feeds: all" } else { "" };
+    let settings =
+        format!("interfaces: [{{name: {INTERFACE}, direction: both{feeds}}}]\n{ROOMY_PACKET_RINGS}{ONE_WINDOW}");
     let (mut daemon, _scratch) = with_alone(",+net_raw", &pair.observer, &settings)?;
     daemon.wait_for_line("INFO measuring ", TIMEOUT)?;
     let log = daemon.log()?;

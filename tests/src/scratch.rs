@@ -2,10 +2,13 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     process::{self, Command},
     sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -74,8 +77,14 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        // Other processes of a program that was killed, such as a browser's, may still write for a moment.
+        for _ in 0..100 {
+            match fs::remove_dir_all(&self.path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => thread::sleep(Duration::from_millis(50)),
+                _ => return,
+            }
+        }
         // A failure cannot be reported any more, and what remains is in the system's temporary directory.
-        let _ = fs::remove_dir_all(&self.path);
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{
 /// The file of names that every system has.
 const HOSTS: &str = "/etc/hosts";
 /// How much of a file is read, in bytes.
-const FILE_MAX: usize = 256 << 10;
+const FILE_MAX: usize = 64 << 10;
 /// How often files are looked at.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
 /// How often they are read even if they have not changed, because leases end.
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(read_as(NameSource::File), (2, "one line is not understood, and left out".to_owned()));
         fs::write(&path, "192.0.2.7 a\n".repeat(100_000)).unwrap();
         let (count, trouble) = read_as(NameSource::File);
-        assert!(count == 1 && trouble.contains("262144 bytes"), "{trouble}");
+        assert!(count == 1 && trouble.contains("65536 bytes"), "{trouble}");
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use weir_schema::{NAMES_SCHEMA, NameOf, NameSource, NamesAnswer};
 
 /// How many addresses have a name at most.
-pub const NAMES_MAX: usize = 1024;
+pub const NAMES_MAX: usize = 512;
 /// The longest name, in bytes. A longer one is cut.
 const BYTES_MAX: usize = 64;
 /// Characters of names besides letters and digits. Others become `?`: a name may not look like something else.

@@ -56,7 +56,16 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        // Threads of the weir that the test dropped may still write, and create what was removed, for a moment.
+        let mut absent = 0;
+        for _ in 0..500 {
+            let _ = fs::remove_dir_all(&self.0);
+            absent = if self.0.exists() { 0 } else { absent + 1 };
+            if absent > 5 {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
