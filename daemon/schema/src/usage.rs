@@ -272,6 +272,12 @@ impl HostUsage {
     ///
     /// It cannot be written.
     pub fn write(&self, width: usize, color: bool, out: &mut impl Write) -> io::Result<()> {
+        if self.periods.iter().all(|period| period.rows.is_empty()) {
+            return writeln!(
+                out,
+                "nothing is known of it in this time: `weir check` says which addresses and networks are own"
+            );
+        }
         let mut grid = Grid::new([Left, Left, Right, Right, Right, Left]);
         let of_networks = self.periods.iter().flat_map(|period| &period.rows).any(|row| row.network.is_some());
         let whose = if of_networks { "network" } else { "host" };
@@ -410,5 +416,52 @@ mod tests {
     fn it_survives_json() {
         let usage = usage();
         assert_eq!(serde_json::from_str::<Usage>(&serde_json::to_string(&usage).unwrap()).unwrap(), usage);
+    }
+
+    #[test]
+    fn hosts_have_a_line_each_and_others_a_bound() {
+        let at = |text: &str| text.parse().unwrap();
+        let exact = |value| Amount { value, lower: value, upper: Some(value) };
+        let row = |host: &str, down| HostUsageRow {
+            host: Some(host.parse().unwrap()),
+            network: None,
+            down: exact(down),
+            up: Amount { value: 1_000, lower: 1_000, upper: Some(3_000) },
+            bytes: Amount { value: down + 1_000, lower: down + 1_000, upper: None },
+        };
+        let period = HostPeriod {
+            start: at("2026-11-01T00:00:00Z"),
+            end: at("2026-12-01T00:00:00Z"),
+            seen_seconds: 86_400.0,
+            unseen_seconds: 7200.0,
+            confidence: 1.0,
+            unlisted: Some(4_200_000),
+            rows: vec![row("192.0.2.7", 2_000_000), row("2001:db8::7", 1_000_000)],
+        };
+        let usage = |periods| HostUsage {
+            schema: USAGE_SCHEMA.to_owned(),
+            by: "month".to_owned(),
+            day: 1,
+            until: at("2026-11-03T00:00:00Z"),
+            periods,
+        };
+        let written = |usage: &HostUsage| {
+            let mut text = Vec::new();
+            usage.write(160, false, &mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let whole = usage(vec![period.clone()]);
+        let text = written(&whole);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[1].contains("2026-11  192.0.2.7") && lines[1].contains("not seen: 2h 0m"), "{text}");
+        assert!(lines[2].contains("2001:db8::7") && lines[2].contains("1.0 kB to 3.0 kB"), "{text}");
+        assert!(lines[3].contains("others") && lines[3].contains("at most 4.2 MB each"), "{text}");
+        assert!(written(&usage(vec![HostPeriod { rows: vec![], ..period }])).contains("nothing is known"));
+        let mut csv = Vec::new();
+        whole.write_csv(&mut csv).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        let commas: Vec<_> = csv.lines().map(|line| line.matches(',').count()).collect();
+        assert!(commas == [15, 15, 15], "{csv}");
+        assert_eq!(serde_json::from_str::<HostUsage>(&serde_json::to_string(&whole).unwrap()).unwrap(), whole);
     }
 }
