@@ -32,7 +32,7 @@ const ROUNDS: usize = 5;
 const RUN: Duration = Duration::from_secs(3);
 /// A run is sent in so many parts, one after the other. The fastest quarter of them says what a packet costs: whatever
 /// else the machine does makes a part slower, and never faster.
-const PARTS: usize = 30;
+const PARTS: usize = 10;
 /// Packets of a trial, which shows how many packets such a run needs.
 const TRIAL_PACKETS: u32 = 300_000;
 const TOOLS: [Tool<'static>; 9] = [
