@@ -178,6 +178,7 @@ impl World {
                 asks(&["ask", "192.0.2.7", "--live"], &[]),
             ]
             .concat(),
+            "names" => asks(&["names"], &[]),
             "usage" => [asks(&["usage"], &[]), asks(&["usage"], &["--by", "day"])].concat(),
             "history top" => [
                 asks(&["history", "top", "sources"], &["--since", "1h"]),
@@ -337,6 +338,10 @@ fn answer(mut client: UnixStream, nth: usize, status: &Value, report: &Value) ->
         "report" if request["last"].is_null() => report.clone(),
         "report" => json!([report, report]),
         "ask" => json!({"report_id": HOSTILE, "window": window, "answers": row}),
+        "names" => {
+            let name = json!({"address": "192.0.2.7", "name": HOSTILE, "source": "lease"});
+            json!({"schema": HOSTILE, "names": [name]})
+        }
         "reload" => {
             json!({"applies_at": "2026-11-20T08:00:00Z", "changed": [HOSTILE], "smaller": HOSTILE, "kept": HOSTILE, "detached": [HOSTILE]})
         }

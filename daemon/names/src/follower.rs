@@ -66,7 +66,7 @@ impl Names {
         let (wake, woken) = bounded(1);
         let follower = Follower { shared: shared.clone(), stamps: Vec::new(), read: None, troubles: BTreeMap::new() };
         thread::Builder::new().name("weir-names".to_owned()).spawn(move || {
-            privileges::give_up_all_but_files();
+            privileges::give_up_all();
             sandbox::pass();
             follower.run(&woken);
         })?;

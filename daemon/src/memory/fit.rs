@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use weir_config::{Config, Datapath, Estimates, History, SeenFlows, Sink, names::Geo, view::Standard};
+use weir_config::{Config, Datapath, Estimates, History, Names, SeenFlows, Sink, names::Geo, view::Standard};
 use weir_datapath::{Cpus, Shares};
 use weir_measure::question::Views;
 use weir_schema::REPORTS_KEPT;
@@ -27,7 +27,7 @@ struct Step {
     ring: u64,
     /// The setting `datapath.cache_flows`.
     cache_flows: u32,
-    /// True if there are lists of floods and scans.
+    /// True if there are lists of hosts, with their names, and of floods and scans.
     has_spreads: bool,
 }
 
@@ -217,6 +217,9 @@ impl Step {
             let is_watched = |view| config.alerts.rules.iter().any(|rule| rule.standard() == Some(view));
             smaller.standard_views.retain(|view| !SPREADS.contains(view) || is_watched(*view));
         }
+        if !self.has_spreads {
+            replace(&mut smaller.names, &Names::default(), Names { hosts: false, ..Names::default() });
+        }
         if all {
             let Shares { cache_flows, ring } = Shares::new(&Datapath::default(), cpus);
             if let Some(history) = smaller.history.take() {
@@ -380,8 +383,9 @@ mod tests {
         assert!(!config.standard_views.contains(&Standard::SourcesPerDestination));
         assert_eq!(
             smaller.unwrap(),
-            "estimates.unique_error: 0.02, estimates.top_candidates: 128, seen_flows.capacity: 50000, \
-             datapath.cache_flows: 2048, standard_views without hosts, sources_per_destination, destinations_per_source"
+            "names.hosts: false, estimates.unique_error: 0.02, estimates.top_candidates: 128, seen_flows.capacity: \
+             50000, datapath.cache_flows: 2048, standard_views without hosts, sources_per_destination, \
+             destinations_per_source"
         );
         let views = "views: [{name: w, by: [src_ip, dst_port]}]\nsinks: [{type: stdout}]";
         let smaller = fitted(&allowing(0, views), machine(&Cpus::of(2))).smaller.unwrap();

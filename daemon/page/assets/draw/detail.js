@@ -30,11 +30,22 @@ let about = null;
 /** @param {Choice} choice */
 export function drawDetail(choice) {
   const name = choice.key ? `${choice.key} ${choice.from} ${choice.to} ${choice.by}` : null;
+  if (name && name === about) drawTitle(readQuestion(choice.key));
   // The lists come first: it tells what of them belongs to the key.
   if (name === about || (name && !subject(choice).report)) return;
   about = name;
   if (choice.key) open(choice, readQuestion(choice.key));
   else dialog.close();
+}
+
+/**
+ * The key, with its name as soon as that is known.
+ * @param {Key} key
+ */
+function drawTitle(key) {
+  const named = nameOf(key);
+  const title = show(key).join(" ");
+  put(byId("detail-title"), named ? `${named.name} (${named.source}) ${title}` : title);
 }
 
 /**
@@ -51,9 +62,7 @@ function open(choice, key) {
   const isAsked = !OF_REPORTS && !choice.isSpan;
   const known = h("div", null, hint("Asking weir."));
   const listed = h("small", { class: "time" }, windowText(choice, subject(choice).report));
-  const named = nameOf(key);
-  const title = show(key).join(" ");
-  put(byId("detail-title"), named ? `${named.name} (${named.source}) ${title}` : title);
+  drawTitle(key);
   put(
     byId("detail-body"),
     h("section", { class: "over-time" }, h("h3", null, "Over time"), over),
