@@ -32,9 +32,7 @@ export const initial = (all) => all.find(({ name, rows }) => name !== "hosts" ||
 
 const FIELDS = new Set(STANDARD.map(({ field }) => field));
 // The fields of a row that are not part of its key.
-const NOT_KEY = new Set(
-  "rank view packets bytes flows new_flows distinct beyond members down up peers".split(" "),
-);
+const NOT_KEY = new Set("rank view packets bytes flows new_flows distinct beyond members down up peers".split(" "));
 
 // The lists of one time that weir compares with those of another.
 const COMPARABLE = new Set(["sources", "destinations", "pairs", "flows", "services"]);
