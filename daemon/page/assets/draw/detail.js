@@ -30,7 +30,7 @@ let about = null;
 /** @param {Choice} choice */
 export function drawDetail(choice) {
   const name = choice.key ? `${choice.key} ${choice.from} ${choice.to} ${choice.by}` : null;
-  if (name && name === about) drawTitle(readQuestion(choice.key));
+  if (choice.key && name === about) drawTitle(readQuestion(choice.key));
   // The lists come first: it tells what of them belongs to the key.
   if (name === about || (name && !subject(choice).report)) return;
   about = name;
