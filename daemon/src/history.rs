@@ -5,7 +5,10 @@ use std::{io, path::Path};
 use jiff::Timestamp;
 use tracing::warn;
 use weir_config::{Addresses, Config};
-use weir_history::{Changeable, History, Limits, Settings, Time, usage::Usage};
+use weir_history::{
+    Changeable, History, Limits, Settings, Time,
+    usage::{self, Usage},
+};
 
 /// Starts the history, if the configuration enables it. `state_directory` is that of the service, if
 /// there is one.
@@ -40,7 +43,12 @@ pub fn start_usage(config: &Config, state_directory: Option<&Path>, observer: &s
         }
         return Ok(None);
     };
-    Usage::start(state_directory, observer, usage.day, config.addresses).map(Some)
+    Usage::start(state_directory, observer, usage_settings(config, usage)).map(Some)
+}
+
+/// What answers about the usage depend on.
+pub fn usage_settings(config: &Config, usage: &weir_config::Usage) -> usage::Settings {
+    usage::Settings { first_day: usage.day, addresses: config.addresses, own: config.networks_of_hosts() }
 }
 
 /// What a history may take on disk.

@@ -211,7 +211,7 @@ fn a_router_shows_its_reports(browser: &mut Browser, namespace: &Namespace, repo
     let seen = |report: &Value| report.pointer("/interfaces/0/ledger/seen/bytes").and_then(Value::as_u64);
     ensure!(sum == chosen.iter().filter_map(seen).sum::<u64>() && sum > 0, "{sum} bytes: {history}");
     let span = ask(&format!("span?from={from}&to={to}"))?;
-    browser.open(&format!("{page}#from={from}&to={to}"))?;
+    browser.open(&format!("{page}#from={from}&to={to}&list=sources"))?;
     browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 5")?;
     let shown = drawn(browser)?;
     expected::compare_span(&shown, &span, chosen, "bytes").with_context(|| format!("{from} to {to}: {shown}"))

@@ -456,9 +456,13 @@ fn hosts_have_their_names() -> Result<()> {
     let mut watched = Watched::start(&settings)?;
     watched.with_traffic(|pair, _| {
         let mut browser = Browser::start(&pair.observer)?;
+        // The page begins with the hosts.
+        browser.open(PAGE)?;
+        browser.wait_for("hosts", "document.querySelector('#tabs [aria-current]')?.dataset.list === 'hosts'")?;
+        browser.wait_for("rows of hosts", "document.querySelectorAll('#list tr[data-key^=\"host=\"]').length >= 5")?;
         browser.open(&format!("{PAGE}#list=sources"))?;
-        browser.wait_for("rows", "document.querySelectorAll('#list tbody tr').length >= 5")?;
-        let key = browser.value("document.querySelector('#list tbody tr').dataset.key")?;
+        browser.wait_for("rows", "document.querySelectorAll('#list tr[data-key^=\"src_ip=\"]').length >= 5")?;
+        let key = browser.value("document.querySelector('#list tr[data-key^=\"src_ip=\"]').dataset.key")?;
         let address = key.as_str().and_then(|key| key.strip_prefix("src_ip=")).context("no source")?.to_owned();
         fs::write(&file, format!("{address} anna<b>laptop\n"))?;
         let row = format!("document.querySelector('#list tr[data-key=\"src_ip={address}\"] th')?.textContent");
@@ -479,7 +483,7 @@ fn the_open_window_is_shown_before_its_end() -> Result<()> {
     let mut watched = Watched::start("report: {interval: 10s, top: 20}\nsampling: {packets: 3}\n")?;
     watched.with_traffic(|pair, daemon| {
         let mut browser = Browser::start(&pair.observer)?;
-        browser.open(&format!("{PAGE}#window=open"))?;
+        browser.open(&format!("{PAGE}#window=open&list=sources"))?;
         let since = "/Open window since ([0-9:]+) UTC/.exec(document.getElementById('list-about')?.textContent)?.[1]";
         let rows = "document.querySelectorAll('#list tbody tr').length >= 5";
         let since = browser.wait_for("rows of an open window", &format!("{rows} && {since}"))?;

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_system::numbers::{bytes, scaled};
+use weir_system::numbers::{bytes, percent, scaled};
 
 use super::{
     Tally,
@@ -282,10 +282,15 @@ impl HostUsage {
         let of_networks = self.periods.iter().flat_map(|period| &period.rows).any(|row| row.network.is_some());
         let whose = if of_networks { "network" } else { "host" };
         grid.row([&*self.by, whose, "down", "up", "total", ""].map(|head| Cell::new(head, Strong)));
-        for HostPeriod { start, unseen_seconds, unlisted, rows, .. } in &self.periods {
+        for HostPeriod { start, unseen_seconds, confidence, unlisted, rows, .. } in &self.periods {
             let mut when = label(&self.by, self.day, *start);
-            let mut note =
-                if *unseen_seconds >= 1.0 { format!("not seen: {}", length(*unseen_seconds)) } else { String::new() };
+            let unseen = (*unseen_seconds >= 1.0).then(|| format!("not seen: {}", length(*unseen_seconds)));
+            // Packets were sampled.
+            let uncertain = (*confidence < 1.0).then(|| match *confidence {
+                0.0 => "sampled: the bounds may not hold".to_owned(),
+                some => format!("sampled: the bounds hold at {}", percent(some)),
+            });
+            let mut note = unseen.into_iter().chain(uncertain).collect::<Vec<_>>().join(", ");
             for HostUsageRow { host, network, down, up, bytes: both } in rows {
                 let host = host.map(|host| host.to_string());
                 let [down, up, both] = [down, up, both].map(|of| Cell::new(shown(of, bytes), Plain));
@@ -434,7 +439,7 @@ mod tests {
             end: at("2026-12-01T00:00:00Z"),
             seen_seconds: 86_400.0,
             unseen_seconds: 7200.0,
-            confidence: 1.0,
+            confidence: 0.99,
             unlisted: Some(4_200_000),
             rows: vec![row("192.0.2.7", 2_000_000), row("2001:db8::7", 1_000_000)],
         };
@@ -453,7 +458,11 @@ mod tests {
         let whole = usage(vec![period.clone()]);
         let text = written(&whole);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[1].contains("2026-11  192.0.2.7") && lines[1].contains("not seen: 2h 0m"), "{text}");
+        assert!(
+            lines[1].contains("2026-11  192.0.2.7")
+                && lines[1].contains("not seen: 2h 0m, sampled: the bounds hold at 99.0 %"),
+            "{text}"
+        );
         assert!(lines[2].contains("2001:db8::7") && lines[2].contains("1.0 kB to 3.0 kB"), "{text}");
         assert!(lines[3].contains("others") && lines[3].contains("at most 4.2 MB each"), "{text}");
         assert!(written(&usage(vec![HostPeriod { rows: vec![], ..period }])).contains("nothing is known"));

@@ -1,5 +1,7 @@
 //! Questions to the history and about the usage, as commands.
 
+use std::net::IpAddr;
+
 use jiff::Timestamp;
 use weir_history::{
     Compared, OfKey, Query, Time,
@@ -83,7 +85,10 @@ pub fn usage(question: UsageQuestion, to: Option<Timestamp>) -> Result<Asked, St
         Some("hosts") => Whose::Hosts,
         Some("networks") => Whose::Networks,
         Some(address) => Whose::Host(
-            address.parse().map_err(|_| format!("of: {address:?} is neither hosts, networks nor an IP address"))?,
+            address
+                .parse::<IpAddr>()
+                .map(|address| address.to_canonical())
+                .map_err(|_| format!("of: {address:?} is neither hosts, networks nor an IP address"))?,
         ),
     };
     Ok(Asked::Hosts(HostQuery { whose, by, last, top, to }))

@@ -41,6 +41,7 @@ use self::{
 };
 use crate::{
     control::{Control, Order},
+    history,
     memory::Memory,
     reload::{Accepted, Offer, Prepared, Reloads},
     seconds::{Counted, Seconds},
@@ -449,7 +450,7 @@ impl Coordinator<'_, '_> {
         self.names.change(config.names.clone(), config.addresses);
         let Measuring { closing, cpu_rings, attachments, usage, .. } = &mut self.measuring;
         if let Some((usage, set)) = usage.as_ref().zip(config.usage.as_ref()) {
-            usage.change(set.day, config.addresses);
+            usage.change(history::usage_settings(&config, set));
         }
         closing.views = views;
         closing.alerts.change(&config.rules(), &questions(&closing.views), config.report.interval);

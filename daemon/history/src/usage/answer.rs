@@ -11,7 +11,7 @@ use serde::Serialize;
 use weir_schema::{USAGE_SCHEMA, Usage};
 
 use super::{
-    calendar::{By, Period, last_second, month_of_hour},
+    calendar::{By, Period, month_of_hour},
     files::Files,
     hour::{Block, Name},
     rows::Hours,
@@ -19,11 +19,9 @@ use super::{
 use crate::query::Answer;
 
 /// The most rows of an answer.
-const ROWS_MAX: usize = 900;
+pub const ROWS_MAX: usize = 900;
 /// The most interfaces and directions of an answer.
 const NAMES_MAX: usize = 256;
-/// The most periods of an answer: the hours of a month.
-const PERIODS_MAX: u32 = 744;
 
 /// A query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,11 +52,7 @@ impl Query {
     pub fn answer(&self, files: &Files, known: &Known) -> Answer {
         let Known { unwritten, until, first_day } = known;
         let (until, first_day) = (*until, *first_day);
-        let count = self.last.unwrap_or(self.by.usual());
-        if !(1..=PERIODS_MAX).contains(&count) {
-            return Err(format!("{count} periods: ask for 1 to {PERIODS_MAX}, and for earlier ones with an end"));
-        }
-        let periods = Period::last(count, last_second(self.to.unwrap_or(until)), self.by, first_day);
+        let periods = Period::asked(self.last, self.to.unwrap_or(until), self.by, first_day)?;
         let source = Source { files, unwritten };
         let names = source.names(&periods, self.interface.as_deref());
         if names.len() > NAMES_MAX {

@@ -6,6 +6,8 @@ use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 
 const DAY_SECONDS: i64 = 86_400;
 const HOUR_SECONDS: i64 = 3600;
+/// The most periods of an answer: the hours of a month.
+const PERIODS_MAX: u32 = 744;
 
 /// The length of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,19 @@ impl Period {
     fn aligned(second: i64, length: i64) -> Self {
         let start = second.div_euclid(length) * length;
         Self { start, end: start + length }
+    }
+
+    /// The periods that a query asks for: so many, or as many as are usual, up to the one that `end` ends, or is in.
+    ///
+    /// # Errors
+    ///
+    /// They are none, or too many.
+    pub fn asked(count: Option<u32>, end: Timestamp, by: By, first_day: u8) -> Result<Vec<Self>, String> {
+        let count = count.unwrap_or(by.usual());
+        if !(1..=PERIODS_MAX).contains(&count) {
+            return Err(format!("{count} periods: ask for 1 to {PERIODS_MAX}, and for earlier ones with an end"));
+        }
+        Ok(Self::last(count, last_second(end), by, first_day))
     }
 
     /// The last periods up to the one that has this second, the oldest first.

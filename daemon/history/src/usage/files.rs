@@ -111,7 +111,8 @@ impl Files {
         replace(&self.folder, &format!("{}{OPEN}", E::PREFIX), &entry::to_bytes(open, &self.observer))
     }
 
-    fn path_of<E: Entry>(&self, month: &str) -> PathBuf {
+    /// The path of the file of a month.
+    pub fn path_of<E: Entry>(&self, month: &str) -> PathBuf {
         self.folder.join(format!("{}{month}", E::PREFIX))
     }
 

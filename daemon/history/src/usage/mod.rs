@@ -27,7 +27,7 @@ use std::{
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded, select};
 use jiff::Timestamp;
 use tracing::warn;
-use weir_config::Addresses;
+use weir_config::{Addresses, names::Prefix};
 use weir_schema::{Interface, InterfaceUsage, Top, Window};
 use weir_system::{clock, memory::Part, privileges, sandbox};
 
@@ -37,7 +37,7 @@ use self::{
     counting::{Counting, Month, TRACK_BYTES},
     entry::Entry,
     files::Files,
-    hosts::Days,
+    hosts::{Day, Days},
     hour::Block,
 };
 pub use self::{
@@ -66,9 +66,21 @@ const MONTH_BYTES: u64 = 744 * 120;
 /// The memory of the usage, if it is kept, with this many interfaces and directions.
 pub fn memory(is_on: bool, slots: usize) -> Part {
     let tracks = slots.min(TRACKS_MAX) as u64;
-    let interfaces = STEPS_BYTES + tracks * (TRACK_BYTES as u64 + MONTH_BYTES);
-    let bytes = ANSWER_BYTES + interfaces + hosts::MEMORY_BYTES as u64;
+    let kept = tracks * (TRACK_BYTES as u64 + MONTH_BYTES) + hosts::MEMORY_BYTES as u64;
+    // One answer is made at a time: of interfaces, or of hosts.
+    let bytes = kept + ANSWER_BYTES + STEPS_BYTES.max(hosts::ANSWER_BYTES as u64);
     Part::new("usage", if is_on { bytes } else { 0 }, "the open hour and day, and room to read a month").if_any()
+}
+
+/// What answers depend on besides the traffic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The day on which months begin.
+    pub first_day: u8,
+    /// How much of addresses answers show.
+    pub addresses: Addresses,
+    /// Where hosts are.
+    pub own: Vec<Prefix>,
 }
 
 /// The usage of a running weir. It is written to disk when this is dropped.
@@ -119,20 +131,16 @@ impl Asker {
 }
 
 impl Usage {
-    /// Reads what an earlier weir of this observer has left in the state directory, and starts the thread. Months begin
-    /// on this day, and answers show this much of addresses.
+    /// Reads what an earlier weir of this observer has left in the state directory, and starts the thread.
     ///
     /// # Errors
     ///
     /// The thread cannot be started.
-    pub fn start(state_directory: &Path, observer: &str, first_day: u8, addresses: Addresses) -> io::Result<Self> {
+    pub fn start(state_directory: &Path, observer: &str, settings: Settings) -> io::Result<Self> {
         let mut disk = Disk::new(Files::new(state_directory, observer));
         let created = disk.files.create();
         disk.writes.note(created);
-        let (mut earlier, mut days) = (disk.load(), disk.load_days());
-        earlier.first_day = first_day;
-        days.addresses = addresses;
-        let (counting, days) = (Arc::new(Mutex::new(earlier)), Arc::new(Mutex::new(days)));
+        let (counting, days) = (Arc::new(Mutex::new(disk.load())), Arc::new(Mutex::new(disk.load_days())));
         let (queries, queries_out) = bounded(QUERIES_MAX);
         let (stop, stopped) = bounded(0);
         let (end, ended) = bounded(1);
@@ -143,7 +151,9 @@ impl Usage {
             disk.run((&shared.0, &shared.1), &queries_out, &stopped);
             let _ = end.send(());
         })?;
-        Ok(Self { counting, days, asker: Asker(queries), stop: Some(stop), ended })
+        let usage = Self { counting, days, asker: Asker(queries), stop: Some(stop), ended };
+        usage.change(settings);
+        Ok(usage)
     }
 
     /// A handle that sends queries to the thread.
@@ -180,10 +190,11 @@ impl Usage {
         counting.months(month).into_iter().map(of).collect()
     }
 
-    /// From now on months begin on this day, and answers show this much of addresses.
-    pub fn change(&self, first_day: u8, addresses: Addresses) {
+    /// Has these settings from now on.
+    pub fn change(&self, Settings { first_day, addresses, own }: Settings) {
         lock(&self.counting).first_day = first_day;
-        lock(&self.days).addresses = addresses;
+        let mut days = lock(&self.days);
+        (days.addresses, days.own) = (addresses, own);
     }
 }
 
@@ -219,11 +230,7 @@ impl Disk {
         let months = self.files.months::<Block>();
         // A month that begins late in a calendar month is in two of them.
         for month in &months[months.len().saturating_sub(2)..] {
-            let damaged = self.files.visit(month, |block: Block| counting.resume(&block));
-            if damaged > 0 {
-                let path = self.files.path().join(month);
-                warn!("{}: {damaged} bytes are damaged: `weir usage` lacks their hours", path.display());
-            }
+            self.read(month, |block: Block| counting.resume(&block));
         }
         if let Some(open) = self.files.open_entry::<Block>() {
             counting.resume(&open);
@@ -232,13 +239,25 @@ impl Disk {
         counting
     }
 
-    /// The open day.
+    /// The open day. Those before it are only checked.
     fn load_days(&self) -> Days {
         let mut days = Days::default();
+        if let Some(month) = self.files.months::<Day>().last() {
+            self.read(month, |_: Day| ());
+        }
         if let Some(open) = self.files.open_entry() {
             days.reopen(open);
         }
         days
+    }
+
+    /// Calls `each` with every entry of a month, and logs how much of its file is damaged.
+    fn read<E: Entry>(&self, month: &str, each: impl FnMut(E)) {
+        let damaged = self.files.visit(month, each);
+        if damaged > 0 {
+            let path = self.files.path_of::<E>(month);
+            warn!("{}: {damaged} bytes are damaged: `weir usage` lacks what they had", path.display());
+        }
     }
 
     fn run(
@@ -310,5 +329,6 @@ fn known(counting: &Mutex<Counting>) -> Known {
 fn known_days(counting: &Mutex<Counting>, days: &Mutex<Days>) -> hosts::Known {
     let Known { until, first_day, .. } = known(counting);
     let days = lock(days);
-    hosts::Known { unwritten: days.unwritten(), until, first_day, addresses: days.addresses }
+    let (unwritten, own) = (days.unwritten(), days.own.clone());
+    hosts::Known { unwritten, until, first_day, addresses: days.addresses, own }
 }

@@ -51,6 +51,10 @@ impl Drop for Folder {
     }
 }
 
+fn settings(first_day: u8) -> Settings {
+    Settings { first_day, addresses: Addresses::Full, own: Vec::new() }
+}
+
 pub fn disk(folder: &Path) -> Disk {
     let files = Files::new(folder, OBSERVER);
     files.create().unwrap();
@@ -361,7 +365,7 @@ fn more_interfaces_than_there_is_room_for_take_the_places_of_those_that_have_gon
 fn a_stop_writes_the_open_hour_though_clients_could_still_ask() {
     let folder = Folder::new("stop");
     let start = at("2026-11-20T08:00:00Z") * 1000;
-    let usage = Usage::start(&folder.0, OBSERVER, 1, Addresses::Full).unwrap();
+    let usage = Usage::start(&folder.0, OBSERVER, settings(1)).unwrap();
     let asker = usage.asker();
     usage.add_window(&window(start, start + 10_000), &[interface(NAMES[0], 3, 700)]);
     assert_eq!(usage.of_month()[0].bytes, Amount { value: 700, lower: 700, upper: None });
@@ -374,7 +378,7 @@ fn a_stop_writes_the_open_hour_though_clients_could_still_ask() {
     assert_eq!(Answered::from_json(answer.as_bytes()).unwrap().rows[0].bytes.value, 700);
     drop(usage);
     assert_eq!(disk(&folder.0).files.open_entry::<Block>().unwrap().tracks[0].1.sums.packets, 3);
-    let later = Usage::start(&folder.0, OBSERVER, 15, Addresses::Full).unwrap();
+    let later = Usage::start(&folder.0, OBSERVER, settings(15)).unwrap();
     assert!(later.of_month().is_empty(), "no window has ended yet");
     later.add_window(&window(start + 10_000, start + 20_000), &[interface(NAMES[1], 1, 60)]);
     let InterfaceUsage { since, bytes, .. } = &later.of_month()[0];

@@ -38,15 +38,20 @@ function columnsOf(list, measure) {
 
 // The cells of a host's directions and peers.
 function ofHost({ down, up, peers }, measure, cell) {
-  const number = (kind, of, text, title) =>
-    of ? h("td", { class: `n ${kind}`, role: "cell", title }, estimate(of, text(of.value))) : cell(`n ${kind}`);
-  const direction = (sums) => {
+  // Narrow screens have no heads, so each cell has its name.
+  const number = (name, of, text, title) => {
+    const kind = `n ${COLUMNS[name]}`;
+    return of
+      ? h("td", { class: kind, role: "cell", title, "data-label": name }, estimate(of, text(of.value)))
+      : cell(kind);
+  };
+  const direction = (name, sums) => {
     const of = sums?.[measure.by];
-    return number("direction", of, (value) => measure.text(value), of && measure.range(of));
+    return number(name, of, (value) => measure.text(value), of && measure.range(of));
   };
   const isExact = peers && peers.lower === peers.upper;
   const about = isExact ? "exact" : `between ${count(peers?.lower ?? 0)} and ${count(peers?.upper ?? 0)}`;
-  return [direction(down), direction(up), number("peers", peers, count, about)];
+  return [direction("down", down), direction("up", up), number("peers", peers, count, about)];
 }
 
 // Rows are made by parts, and only as far as the reader has come, so that a long list does not hold up the page.
@@ -126,7 +131,8 @@ export class Table {
       head([h("span", { class: "zero" }, "0"), this.full], "scale"),
       columns.map((name) => head(name, `n ${COLUMNS[name] ?? ""}`)),
     ];
-    const kind = `rows${list.counted ? " counted" : ""}${isLong ? " long" : ""}`;
+    const ofHosts = columns.includes("peers") ? " hosts" : "";
+    const kind = `rows${list.counted ? " counted" : ""}${isLong ? " long" : ""}${ofHosts}`;
     const top = h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads));
     put(this.place, h("table", { class: kind, role: "table", "aria-label": list.name }, top, this.body), this.more);
   }

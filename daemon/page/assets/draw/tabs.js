@@ -12,7 +12,7 @@ import { byId, find, h, keep, nav } from "./dom.js";
  */
 export function drawTabs(all, list, by) {
   const first = withTabs(all, by);
-  const key = `${all.map((one) => one.name)} ${first.map((one) => one.name)} ${location.hash}`;
+  const key = `${all.map((one) => one.name)} ${first.map((one) => one.name)} ${list?.name} ${location.hash}`;
   const to = (one) => link({ list: one.name });
   const tabs = byId("tabs");
   keep(tabs, key, () => first.map((one, nth) => tab(one, nth, to(one), isIn(one, list))));

@@ -16,6 +16,7 @@ async function poll() {
   known = next;
   nameHosts(names);
   changed("all");
+  changed("usage");
 }
 
 export function followNames() {

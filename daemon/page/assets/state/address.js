@@ -9,7 +9,7 @@ const parameters = () => new URLSearchParams(location.hash.slice(1));
 
 /**
  * @typedef {object} Choice
- * @property {string} list the name of a list
+ * @property {string} list the name of a list; empty for that which the page begins with
  * @property {"bytes" | "packets"} by
  * @property {string} filter
  * @property {string | null} key the row whose details are open, as a question
@@ -29,7 +29,7 @@ export function chosen() {
   const [from, to] = ["from", "to"].map((name) => Date.parse(all.get(name) ?? ""));
   const isSpan = to > from;
   return {
-    list: all.get("list") ?? "sources",
+    list: all.get("list") ?? "",
     by: all.get("by") === "packets" ? "packets" : "bytes",
     filter: all.get("filter") ?? "",
     key: all.get("key"),

@@ -6,23 +6,24 @@ use std::{
 };
 
 use jiff::Timestamp;
-use weir_config::Addresses;
+use weir_config::{Addresses, names::Prefix};
 use weir_schema::{HostPeriod, HostUsage, HostUsageRow, USAGE_SCHEMA};
 
-use super::{DAY_SECONDS, Day, HOSTS_MAX, Member, Sums};
+use super::{DAY_SECONDS, Day, HOSTS_MAX, MEMBER_BYTES, Member, Sums};
 use crate::{
     query::Answer,
     usage::{
-        answer::by_months,
-        calendar::{By, Period, last_second},
+        answer::{ROWS_MAX, by_months},
+        calendar::{By, Period},
         files::Files,
+        hour::TOLERANCE_MS,
     },
 };
 
-/// The most rows of an answer.
-const ROWS_MAX: usize = 900;
-/// The most periods of an answer.
-const PERIODS_MAX: u32 = 400;
+/// So many periods are read at a time, and only their rows are kept.
+const TOGETHER: usize = 8;
+/// The memory of these periods, in bytes.
+pub const ANSWER_BYTES: usize = TOGETHER * HOSTS_MAX * MEMBER_BYTES;
 /// How many rows a period has unless it is asked for another number.
 const ROWS: u32 = 10;
 
@@ -63,12 +64,14 @@ pub struct Known {
     pub first_day: u8,
     /// How much of addresses may be shown.
     pub addresses: Addresses,
+    /// Where hosts are.
+    pub own: Vec<Prefix>,
 }
 
 impl HostQuery {
     /// The answer.
     pub fn answer(&self, files: &Files, known: &Known) -> Answer {
-        let Known { unwritten, until, first_day, addresses } = known;
+        let Known { unwritten, until, first_day, addresses, own } = known;
         if self.whose != Whose::Networks && *addresses != Addresses::Full {
             return Err(format!(
                 "the configuration has `addresses: {}`, so weir keeps no usage of hosts, and shows none: `weir usage \
@@ -81,14 +84,22 @@ impl HostQuery {
                         top hosts --from 14:00 --to 15:00`"
                 .to_owned());
         }
-        let count = self.last.unwrap_or(self.by.usual());
-        if !(1..=PERIODS_MAX).contains(&count) {
-            return Err(format!("{count} periods: ask for 1 to {PERIODS_MAX}, and for earlier ones with an end"));
+        let periods = Period::asked(self.last, self.to.unwrap_or(*until), self.by, *first_day)?;
+        let some = by_months(&periods).flat_map(|of_months| of_months.chunks(TOGETHER));
+        let all = some.flat_map(|some| self.days(some, files, unwritten));
+        let mut is_known = false;
+        let periods: Vec<_> = all
+            .map(|(period, of)| {
+                is_known |= !of.members.is_empty();
+                self.period(period, of, *until)
+            })
+            .collect();
+        if let Whose::Host(host) = self.whose
+            && !is_known
+            && !own.iter().any(|prefix| prefix.contains(host))
+        {
+            return Err(format!("{host} is in no own network, so it has no usage: `weir check` says which are own"));
         }
-        let periods = Period::last(count, last_second(self.to.unwrap_or(*until)), self.by, *first_day);
-        // A few months at a time, so that memory does not depend on how much there is.
-        let all = by_months(&periods).flat_map(|some| self.days(some, files, unwritten));
-        let periods: Vec<_> = all.map(|(period, of)| self.period(period, &of, *until)).collect();
         let answered = HostUsage {
             schema: USAGE_SCHEMA.to_owned(),
             by: self.by.name().to_owned(),
@@ -132,7 +143,12 @@ impl HostQuery {
         }
     }
 
-    fn period(&self, Period { start, end }: Period, of: &Day, until: Timestamp) -> HostPeriod {
+    fn period(&self, Period { start, end }: Period, mut of: Day, until: Timestamp) -> HostPeriod {
+        // A single host has a row in any case, so nothing has to be said of others.
+        let is_single = matches!(self.whose, Whose::Host(_));
+        if let Whose::Host(host) = self.whose {
+            of.members.entry(Member::Host(host)).or_insert(Sums::at_most(of.unlisted));
+        }
         let time = |second| Timestamp::from_second(second).unwrap_or_default();
         let row = |member: &Member, Sums { down, up, bytes }: &Sums| {
             let (host, network) = match member {
@@ -154,14 +170,14 @@ impl HostQuery {
             seen_seconds: of.seen_ms as f64 / 1e3,
             unseen_seconds: unseen(so_far.unsigned_abs(), of.seen_ms),
             confidence: (1.0 - of.doubt).max(0.0),
-            unlisted: of_others.filter(|_| self.whose != Whose::Networks),
+            unlisted: of_others.filter(|_| !is_single && self.whose != Whose::Networks),
             rows: members.into_iter().take(shown).map(|(member, sums)| row(member, sums)).collect(),
         }
     }
 }
 
-/// How much of the elapsed time weir did not see, in seconds. The clock runs a little faster or slower than time.
+/// How much of the elapsed time weir did not see, in seconds.
 fn unseen(so_far_ms: u64, seen_ms: u64) -> f64 {
     let missing = so_far_ms.saturating_sub(seen_ms);
-    if missing <= so_far_ms / 300 { 0.0 } else { missing as f64 / 1e3 }
+    if missing < TOLERANCE_MS { 0.0 } else { missing as f64 / 1e3 }
 }

@@ -17,10 +17,10 @@ use std::{
 
 use jiff::Timestamp;
 use tracing::warn;
-use weir_config::Addresses;
+use weir_config::{Addresses, names::Prefix};
 use weir_schema::{Amount, Estimate, Interface, Top, Window};
 
-pub use self::answer::{HostQuery, Known, Whose};
+pub use self::answer::{ANSWER_BYTES, HostQuery, Known, Whose};
 
 /// How many hosts an open day has.
 pub const HOSTS_MAX: usize = 256;
@@ -29,10 +29,13 @@ const KEPT: usize = 128;
 /// How many closed days wait for a disk that does not answer.
 const CLOSED_MAX: usize = 4;
 const DAY_SECONDS: i64 = 86_400;
+/// How much faster or slower than time the wall clock runs at most, as a share.
+const CLOCK_ERROR: f64 = 0.01;
 
-/// The memory of the open day, those that wait for the disk, and a month that is read for an answer.
-pub const MEMORY_BYTES: usize =
-    (2 * HOSTS_MAX + (CLOSED_MAX + 2) * KEPT) * (size_of::<(Member, Sums)>() + size_of::<(IpAddr, usize)>());
+/// The memory of a member of a day, with the free places of its table.
+const MEMBER_BYTES: usize = 2 * size_of::<(Member, Sums)>();
+/// The memory of the open day and of those that wait for the disk, and of a copy for it.
+pub const MEMORY_BYTES: usize = (HOSTS_MAX + (CLOSED_MAX + 1) * KEPT) * MEMBER_BYTES;
 
 /// Whose traffic it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,6 +89,8 @@ pub struct Day {
 pub struct Days {
     /// How much of addresses answers show. Unless it is everything, no host is counted.
     pub addresses: Addresses,
+    /// Where hosts are.
+    pub own: Vec<Prefix>,
     open: Option<Day>,
     closed: VecDeque<Day>,
     /// The largest id so far.
@@ -170,9 +175,24 @@ impl Day {
     }
 }
 
+/// How long a window was, in seconds of the wall clock, so that windows without gaps fill a month. Where the clock was
+/// set, as measured.
+fn length(window: &Window) -> f64 {
+    let measured = window.seconds.seconds().unwrap_or(0.0);
+    let wall = window.end.duration_since(window.start).as_secs_f64();
+    if (wall - measured).abs() <= CLOCK_ERROR * measured { wall } else { measured }
+}
+
 impl Default for Days {
     fn default() -> Self {
-        Self { addresses: Addresses::Full, open: None, closed: VecDeque::new(), last_id: i64::MIN, dropped: 0 }
+        Self {
+            addresses: Addresses::Full,
+            own: Vec::new(),
+            open: None,
+            closed: VecDeque::new(),
+            last_id: i64::MIN,
+            dropped: 0,
+        }
     }
 }
 
@@ -187,7 +207,7 @@ impl Days {
         let Some(open) = &mut self.open else { return };
         // What an interface carried while weir was blind is in no list.
         let blind = interfaces.iter().filter_map(|interface| interface.blind_seconds).fold(0.0, f64::max);
-        let seen_ms = ((window.seconds.seconds().unwrap_or(0.0) - blind) * 1e3).round().max(0.0) as u64;
+        let seen_ms = ((length(window) - blind) * 1e3).round().max(0.0) as u64;
         let (listed, unlisted, doubt) = match hosts {
             Some((top, unlisted)) => (&*top.hosts, Some(unlisted), 1.0 - top.confidence),
             None => (&[][..], None, 0.0),

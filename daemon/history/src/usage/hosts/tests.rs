@@ -110,7 +110,8 @@ impl Life {
 
     fn ask(&self, whose: Whose, by: By, last: u32, top: u32) -> HostUsage {
         let until = Timestamp::from_second(self.now).unwrap();
-        let known = Known { unwritten: self.days.unwritten(), until, first_day: 5, addresses: Addresses::Full };
+        let own = vec!["10.0.0.0/8".parse().unwrap()];
+        let known = Known { unwritten: self.days.unwritten(), until, first_day: 5, addresses: Addresses::Full, own };
         let query = HostQuery { whose, by, last: Some(last), top: Some(top), to: None };
         HostUsage::from_json(query.answer(&self.disk.files, &known).unwrap().as_bytes()).unwrap()
     }
@@ -138,6 +139,8 @@ impl Life {
             let seen: u64 =
                 (period.start / DAY_SECONDS..period.end / DAY_SECONDS).filter_map(|day| self.seen.get(&day)).sum();
             assert_eq!(of.seen_seconds, seen as f64);
+            let elapsed = self.now.clamp(period.start, period.end) - period.start;
+            assert_eq!(of.unseen_seconds, elapsed.unsigned_abs().saturating_sub(seen) as f64, "{period:?}");
             let mut rest: HashMap<IpAddr, u64> = (0..HOSTS).map(|host| (address(host), host)).collect();
             for row in &of.rows {
                 let host = rest.remove(&row.host.unwrap()).unwrap();
@@ -152,10 +155,8 @@ impl Life {
             let one = self.ask(Whose::Host(address(host)), by, last, 1);
             for (period, of) in known.iter().zip(&one.periods) {
                 let [down, up] = self.truth(*period, host);
-                match &of.rows[..] {
-                    [row] => check_row(row, [down, up]),
-                    _ => assert!(down + up <= of.unlisted.unwrap(), "{host}"),
-                }
+                assert!(of.rows.len() == 1 && of.unlisted.is_none(), "{of:?}");
+                check_row(&of.rows[0], [down, up]);
             }
         }
         for (period, of) in known.iter().zip(self.ask(Whose::Networks, by, last, 1).periods) {
@@ -242,9 +243,11 @@ fn hosts_that_are_always_listed_are_exact_and_a_day_is_small() {
 }
 
 #[test]
-fn masked_addresses_have_no_usage() {
+fn what_has_no_usage_is_told() {
     let folder = Folder::new("hosts-masked");
-    let known = |addresses| Known { unwritten: Vec::new(), until: Timestamp::UNIX_EPOCH, first_day: 1, addresses };
+    let own = vec!["10.0.0.0/8".parse().unwrap()];
+    let until = Timestamp::UNIX_EPOCH;
+    let known = |addresses| Known { unwritten: Vec::new(), until, first_day: 1, addresses, own: own.clone() };
     let ask = |whose, by, addresses| {
         let query = HostQuery { whose, by, last: None, top: None, to: None };
         query.answer(&disk(&folder.0).files, &known(addresses))
@@ -252,6 +255,9 @@ fn masked_addresses_have_no_usage() {
     let why = ask(Whose::Hosts, By::Day, Addresses::Prefix).unwrap_err();
     assert!(why.contains("addresses: prefix") && why.contains("weir usage networks"), "{why}");
     assert!(ask(Whose::Networks, By::Day, Addresses::None).is_ok());
+    assert!(ask(Whose::Host(address(7)), By::Day, Addresses::Full).is_ok());
+    let why = ask(Whose::Host([192, 0, 2, 7].into()), By::Day, Addresses::Full).unwrap_err();
+    assert!(why.starts_with("192.0.2.7 is in no own network"), "{why}");
     let why = ask(Whose::Hosts, By::Hour, Addresses::Full).unwrap_err();
     assert!(why.contains("weir history top hosts"), "{why}");
     // Windows with masked addresses count no hosts, and say so.
@@ -261,4 +267,26 @@ fn masked_addresses_have_no_usage() {
     let networks = vec![NetworkBytes { name: "office".to_owned(), sums: Sums::default() }];
     days.add_window(&window(0, 10_000), &[], &top, networks);
     assert_eq!(days.open_day().unwrap().unlisted, None);
+}
+
+#[test]
+fn an_hour_that_nobody_saw_is_told_however_long_the_month() {
+    let folder = Folder::new("hosts-unseen");
+    let mut life = Life {
+        random: Random(1),
+        now: "2026-11-05T00:00:00Z".parse::<Timestamp>().unwrap().as_second(),
+        disk: disk(&folder.0),
+        days: Days::default(),
+        truth: Truth::new(),
+        seen: HashMap::new(),
+        written: Default::default(),
+    };
+    for nth in 0..600 {
+        // One hour of twenty-five days is missing.
+        life.now += if nth == 300 { 3600 } else { 0 };
+        life.window(3600);
+        life.write();
+    }
+    let month = life.ask(Whose::Hosts, By::Month, 1, 1);
+    assert_eq!(month.periods[0].unseen_seconds, 3600.0);
 }
